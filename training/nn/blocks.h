@@ -19,17 +19,17 @@ class Memory;    // training/nn/parallel/memory.h
 
 namespace geminid::trainer {
 
-// How many columns or tokens are worked on at a time: the peak of scratch memory against the size
-// of the matrix products. The gradients do not depend on it beyond rounding.
+// The number of columns or tokens that are computed at a time. Larger numbers give larger matrix
+// products and a larger peak of scratch memory. The gradients change only by rounding.
 struct Tiling {
-  // Of the queries; whole heads, at least one.
+  // Query columns, in whole heads, at least one head.
   size_t attention_columns = forecast::kTrainerAttentionColumns;
   size_t mlp_columns = forecast::kTrainerMlpColumns;
   size_t tokens = 128;  // rows of the logits
   bool for_gpu = false;
 
-  // The defaults are for the host, whose caches hold matrices of that size. A GPU multiplies whole
-  // ones (forecast::WorkspaceShape::UseGpu).
+  // The defaults are for the host, whose caches hold matrices of these sizes. A GPU multiplies
+  // whole matrices (forecast::WorkspaceShape::UseGpu).
   static Tiling Of(const ModelConfig& config, bool on_gpu) {
     constexpr size_t kBusy = 2048;  // rows that keep a GPU busy
     if (!on_gpu) return {};
@@ -49,48 +49,50 @@ struct MicroBatchShape {
 class LayerShare;    // layer_share.h
 class SequenceRing;  // sequence_ring.h
 
-// How attention reaches the tokens of a sequence that other ranks have: one way at most; neither
-// where sequences are whole. Both outlive whom they are given to.
+// How attention reads the tokens of a sequence that other ranks have: by `swap` or by `ring`. Both
+// are null if sequences are whole. Both outlive the objects that get them.
 struct SequenceCut {
   collectives::HeadSwap* swap = nullptr;
   SequenceRing* ring = nullptr;
-  // Of the host, for what travels between ranks; null: the workspace, where the host computes.
+  // Host memory for data that moves between ranks. Null: the workspace, if the host computes.
   collectives::Memory* memory = nullptr;
 };
 
-// The tables of rotary positions, [sequence_length, rotary_columns / 2] each: a row for each token
-// of a sequence, in their order.
+// The tables of rotary positions, [sequence_length, rotary_columns / 2] each: one row for each
+// token of a sequence, in order.
 struct RotaryTables {
   const float* cos = nullptr;
   const float* sin = nullptr;
 };
 
-// The rows of the stream that have targets, in their order; null: each token's.
+// The rows of the residual stream that have targets, in order; null: every row has one.
 struct TargetRows {
   const int32_t* rows = nullptr;
   size_t count = 0;
 };
 
-// What an attention or MLP half works with. The halves add to a residual stream of [tokens,
+// The inputs of an attention or MLP sublayer. The sublayers add to a residual stream of [tokens,
 // hidden].
 struct HalfContext {
   const ModelConfig* config = nullptr;
   MicroBatchShape shape;
   Tiling tiling;
   RotaryTables rotary = {};   // not GPT-2 and OPT
-  DropoutPlace dropout = {};  // of what the half adds
-  bool drops_norm = false;    // the half's norm ends the embedding, whose dropout follows it
+  DropoutPlace dropout = {};  // of the sublayer's output
+  // The sublayer's norm ends the embedding, and the embedding's dropout follows the norm.
+  bool drops_norm = false;
   TargetRows targets = {};    // of the output layer
-  // Of each sequence, of which other tokens were computed earlier, or are on other ranks.
+  // The tokens of each sequence that this pass computes. Others were computed before or are on
+  // other ranks.
   Positions positions = {};
-  SequenceCut cut = {};  // with those ranks
-  // With the ranks that have the other parts of each layer; null: layers are whole.
+  SequenceCut cut = {};  // connects to those ranks
+  // Connects to the ranks that have the other shards of each layer; null: layers are whole.
   LayerShare* layers = nullptr;
-  // That have the other experts of each layer; null: all are here.
+  // The ranks that have the other experts of each layer; null: this rank has all experts.
   collectives::Communicator* experts = nullptr;
-  // What a sequence's balance loss in one layer is multiplied by in the gradient.
+  // The factor of a sequence's balance loss in one layer in the gradient.
   float balance_scale = 0;
-  // Of each sequence, ModelConfig::expert_capacity; 0 where nothing is dropped.
+  // ModelConfig::expert_capacity for each sequence; 0 if no token is dropped.
   double expert_capacity = 0;
 };
 

@@ -100,7 +100,7 @@ absl::Status GradientsWritten(ParameterUse& use, std::span<const ParameterId> id
 
 namespace {
 
-// scale x M, rounded to T: [x.rows, out]. M is [out, in] or [in, out], dense but for its stride.
+// scale x M, rounded to T: [x.rows, out]. M is [out, in] or [in, out], dense except for its stride.
 template <typename T>
 struct Thin {
   Scratch<T> storage;
@@ -243,7 +243,7 @@ absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db)
   if (db == nullptr) return absl::OkStatus();
   const KernelsOf<T>& math = KernelsFor<T>(resources);
   if (dy.stride == dy.cols) return math.ColumnSum(resources, dy, db);
-  // What lies between rows of logits is summed beside.
+  // Sums the padding between rows of logits, too, and ignores these sums.
   GEMINID_ASSIGN_OR_RETURN(auto sums, Scratch<T>::Allocate(resources, dy.stride));
   GEMINID_RETURN_IF_ERROR(
       math.ColumnSum(resources, Matrix<const T>(dy.data, dy.rows, dy.stride), sums.data()));

@@ -1,5 +1,5 @@
-// Linear layers with their optional bias and adapter, on views of matrices, by the kernels of the
-// place where the model computes (model_kernels.h). T is float or kernels::BFloat16, the type of
+// Linear layers with optional bias and adapter, on views of matrices. The kernels are those of the
+// device that computes the model (model_kernels.h). T is float or kernels::BFloat16, the type of
 // weights and activations.
 #ifndef GEMINID_TRAINING_NN_COMPUTE_H_
 #define GEMINID_TRAINING_NN_COMPUTE_H_
@@ -22,11 +22,11 @@
 
 namespace geminid::trainer {
 
-// The adapter of a linear layer, or of some of its inputs or outputs. Of a layer's gradient, `da`
-// and `db` are where the gradients are added.
+// The adapter of a linear layer, or of some of its inputs or outputs. In the view of a gradient,
+// the gradients are added to `da` and `db`.
 template <typename T>
 struct AdapterView {
-  const T* a = nullptr;  // [rank, in], rows a_stride apart; null: there is none
+  const T* a = nullptr;  // [rank, in], rows a_stride apart; null: no adapter
   const T* b = nullptr;  // [out, rank], dense
   T* da = nullptr;
   T* db = nullptr;
@@ -35,8 +35,8 @@ struct AdapterView {
   float scale = 0;
 };
 
-// The matrix of a linear layer in -> out, or of some of its inputs or outputs. Of a gradient, null
-// where the parameter is frozen.
+// The matrix of a linear layer in -> out, or some of its inputs or outputs. In the view of a
+// gradient, null means that the parameter is frozen.
 template <typename T>
 struct LinearView {
   T* weight = nullptr;
@@ -56,7 +56,7 @@ struct LinearView {
     part.out = count;
     return part;
   }
-  // The bias is added once, not per part: it stays behind.
+  // Some of the inputs. This view has no bias, because the bias is added only once.
   LinearView Inputs(size_t first, size_t count) const {
     LinearView part = *this;
     if (weight != nullptr) part.weight += first * (layout == Layout::kOutIn ? 1 : stride);
@@ -68,7 +68,7 @@ struct LinearView {
   }
 };
 
-// The gradient of what a half adds, before its dropout: `gradient` itself where there is none.
+// The gradient of a sublayer's output before its dropout; `gradient` itself without dropout.
 template <typename T>
 struct Dropped {
   Scratch<T> storage;
@@ -88,7 +88,7 @@ struct Dropped {
   }
 };
 
-// Parameters of the operator that `use` holds.
+// The weights and gradients of the operator that `use` holds.
 template <typename T>
 const T* WeightOf(const ParameterUse& use, ParameterId id) {
   return reinterpret_cast<const T*>(use.Weight(id));
@@ -101,10 +101,10 @@ template <typename T>
 LinearView<const T> WeightOf(const ParameterUse& use, const LinearPlace& place);
 template <typename T>
 LinearView<T> GradientOf(ParameterUse& use, const LinearPlace& place);
-// Of those that are trained.
+// Reports the gradients of the trainable parameters among `ids` as written.
 absl::Status GradientsWritten(ParameterUse& use, std::span<const ParameterId> ids);
 
-// A linear layer, or some of its inputs, without its bias, or some of its outputs.
+// A linear layer, or some of its inputs without the bias, or some of its outputs.
 struct LayerPiece {
   enum class Of : uint8_t { kAll, kInputs, kOutputs };
   const LinearPlace& place;
@@ -113,8 +113,8 @@ struct LayerPiece {
   size_t count = 0;
 };
 
-// The gradients of an adapter are added piece by piece: before the first piece, zeros. Now or
-// later.
+// Writes zeros to the gradients of an adapter, to which each LayerPiece then adds. Runs now or
+// later (Resources::later).
 template <typename T>
 absl::Status ClearAdapterGradients(const Resources& resources, ParameterUse& use,
                                    const LinearPlace& place);
@@ -129,20 +129,21 @@ template <typename T, typename Out>
 absl::Status BackwardInput(const Resources& resources, Matrix<const T> dy,
                            const LinearView<const T>& w, Matrix<Out> dx, bool accumulate = false);
 
-// db = the sum of the rows of dy; what lies between them is numbers. Nothing for a null db.
+// db = the sum of the rows of dy. The padding between the rows must hold numbers. A null db:
+// nothing.
 template <typename T>
 absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db);
-// The same of a layer's whole bias, if it has one: now or later (Resources::later).
+// BackwardBias for a layer's whole bias, if it has one; now or later (Resources::later).
 template <typename T>
 absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, const LinearPlace& place,
                           ParameterUse& use);
 
-// dW = x^T dy, and the gradients of the bias and the adapter if there are any. Nothing for those
-// that are frozen.
+// dW = x^T dy, and the gradients of the bias and the adapter if they exist. Frozen parameters get
+// no gradient.
 template <typename T>
 absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
                             const LinearView<T>& dw, bool accumulate = false);
-// The same now or later. `adds` where the source says that the weight's gradient accumulates.
+// BackwardWeight, now or later. With `adds`, the gradient accumulates if the source says so.
 template <typename T>
 absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
                             const LayerPiece& piece, ParameterUse& use, bool adds = false);

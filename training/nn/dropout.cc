@@ -11,11 +11,11 @@ namespace {
 
 using kernels::BFloat16;
 
-// Keeps the stream apart from others of the same seed.
+// Separates the random numbers from other streams with the same seed.
 constexpr uint64_t kDropoutStream = 0x64726F706F7574;  // "dropout"
 constexpr double kLevels = uint64_t{1} << kernels::DropoutPattern::kBits;
 
-// The factors of consecutive elements.
+// The dropout factors of consecutive elements.
 class Factors {
  public:
   Factors(const DropoutPlace& place, size_t first_token)

@@ -1,4 +1,4 @@
-// Attention in bf16 on a GPU by cuDNN, if cuDNN has passed its test.
+// Attention in bf16 on a GPU with cuDNN, if cuDNN passes its test.
 #ifndef GEMINID_TRAINING_NN_GPU_ATTENTION_H_
 #define GEMINID_TRAINING_NN_GPU_ATTENTION_H_
 
@@ -16,15 +16,15 @@ class GpuAttention {
   using Read = kernels::HeadsView<const Element>;
   using Written = kernels::HeadsView<Element>;
 
-  // `library` is nullable. Both outlive it.
+  // `library` is nullable. `queue` and `library` outlive this object.
   GpuAttention(GpuQueue* queue, kernels::AttentionLibrary* library)
       : queue_(*queue), library_(library) {}
 
-  // The library's plan for a shape, tested if it is new; null: the kernel of our own is for it.
+  // The library's plan for a shape, tested on its first use; null: use the project's own kernel.
   absl::StatusOr<kernels::AttentionPlan*> PlanFor(const Resources& resources,
                                                   const kernels::AttentionShape& shape) const;
 
-  // Queue a pass. False: the kernel of our own is for it, and nothing was queued.
+  // Queue a pass. False: nothing was queued, and the caller must use the project's own kernel.
   absl::StatusOr<bool> Forward(const Resources& resources, const kernels::AttentionShape& shape,
                                const Read& q, const Read& k, const Read& v, const Written& out,
                                float* lse) const;

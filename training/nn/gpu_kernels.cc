@@ -284,7 +284,7 @@ class GpuKernelsOf final : public KernelsOf<T> {
         "AddDropout");
   }
 
-  // --- from and to memory of the host ---
+  // --- copies from and to host memory ---
   absl::Status Upload(const Resources& /*resources*/, const void* from, size_t bytes,
                       void* to) const override {
     return queue_.Upload(from, bytes, to);
@@ -326,7 +326,7 @@ class GpuKernelsOf final : public KernelsOf<T> {
 
   kernels::CudaStream stream() const { return queue_.stream(); }
 
-  // By the library where it is and knows how; else by the kernel of our own.
+  // Uses the library if it is there and supports the shape; else the project's own kernel.
   template <typename Out>
   absl::Status Product(const Resources& resources, const MatmulShape& shape,
                        const kernels::MatmulOperands<T, Out>& operands) const {

@@ -9,15 +9,15 @@
 
 namespace geminid::trainer {
 
-// What libraries compute of a model; either is nullable.
+// The libraries that compute parts of a model; either is nullable.
 struct GpuLibraries {
   kernels::MatmulLibrary* products = nullptr;
   kernels::AttentionLibrary* attention = nullptr;
 };
 
-// Kernels that are queued on `queue`; threads are not used. Where there is no library, it has no
-// algorithm or failed its test, or rows must not depend on each other, products and attention are
-// those of kernels/model. Queue and libraries outlive them.
+// Kernels that run on `queue`, without threads. Products and attention use the kernels of
+// kernels/model in four cases: there is no library; it has no algorithm; it failed its test; or
+// rows must not depend on each other. Queue and libraries outlive the kernels.
 ModelKernels GpuKernels(GpuQueue* queue, const GpuLibraries& libraries);
 
 }  // namespace geminid::trainer

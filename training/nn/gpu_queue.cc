@@ -13,7 +13,7 @@ constexpr double kSecondsPerMillisecond = 1e-3;
 
 CUdeviceptr Address(const void* place) { return reinterpret_cast<uintptr_t>(place); }
 
-// A time on a stream.
+// A time that a stream records.
 class TimingEvent {
  public:
   explicit TimingEvent(device::CudaContext& context) : context_(context) {}
@@ -116,7 +116,8 @@ absl::StatusOr<double> GpuQueue::SecondsOfUpload(size_t bytes, void* to) {
     return context_->Check(context_->api().memcpy_htod_async(Address(to), block, bytes, stream_),
                            "cuMemcpyHtoDAsync");
   });
-  if (seconds.ok()) context_->ReturnStaging(block);  // else a copy may still read it
+  // After an error a copy may still read the block.
+  if (seconds.ok()) context_->ReturnStaging(block);
   return seconds;
 }
 

@@ -1,4 +1,4 @@
-// The stream of the driver on which a rank's model queues its kernels and copies.
+// The driver's stream on which a rank's model queues its kernels and copies.
 #ifndef GEMINID_TRAINING_NN_GPU_QUEUE_H_
 #define GEMINID_TRAINING_NN_GPU_QUEUE_H_
 
@@ -15,30 +15,30 @@
 
 namespace geminid::trainer {
 
-// Of one thread, which has the GPU as its current one meanwhile: it makes the queue, uses it and
-// ends it.
+// One thread creates, uses and destroys the queue. The GPU is that thread's current one meanwhile.
 class GpuQueue {
  public:
-  // Of the GPU with that UUID.
+  // Creates the queue of the GPU with this UUID.
   static absl::StatusOr<std::unique_ptr<GpuQueue>> Create(const std::string& uuid);
   GpuQueue(const GpuQueue&) = delete;
   GpuQueue& operator=(const GpuQueue&) = delete;
-  ~GpuQueue();  // what is queued has been waited for
+  ~GpuQueue();  // the caller has waited for all queued work
 
   CUstream stream() const { return stream_; }
   StreamHandle handle() const { return {stream_}; }
-  absl::StatusOr<int> DriverVersion() const;  // as cuDriverGetVersion has it
+  absl::StatusOr<int> DriverVersion() const;  // as cuDriverGetVersion returns it
 
-  // Queued, with `to`, and in Copy `from`, on the device. Upload has read `from` when it returns.
+  // Queue work. `to`, and `from` in Copy, are on the device. Upload has read `from` when it
+  // returns.
   absl::Status Zero(void* to, size_t bytes);
   absl::Status Copy(const void* from, size_t bytes, void* to);
   absl::Status Upload(const void* from, size_t bytes, void* to);
 
-  // Waits for all that is queued. Errors are those of the device, whatever call they belong to.
+  // Waits for all queued work. Its errors are those of the device and may come from earlier calls.
   absl::Status Download(const void* from, size_t bytes, void* to);
 
-  // By the device's clock, once all has run: what `work` queues here takes, and a copy to the
-  // device from page-locked memory.
+  // Waits, then returns device-clock times: of the work that `work` queues here, and of a copy from
+  // page-locked memory to the device.
   absl::StatusOr<double> SecondsOf(const std::function<absl::Status()>& work);
   absl::StatusOr<double> SecondsOfUpload(size_t bytes, void* to);
 
@@ -49,7 +49,8 @@ class GpuQueue {
   const std::shared_ptr<device::CudaContext> context_;
   const device::CudaContext::Current current_;
   CUstream stream_ = nullptr;
-  std::vector<std::byte*> in_flight_;  // page-locked memory that copies to the device read
+  // Page-locked memory from which copies to the device may still read.
+  std::vector<std::byte*> in_flight_;
 };
 
 }  // namespace geminid::trainer

@@ -1,4 +1,4 @@
-// The host's kernels, on the threads that a call is given.
+// The host's kernels. They run on the threads that each call gets.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -26,8 +26,8 @@ using kernels::FromKernel;
 using kernels::MatmulShape;
 using kernels::Transpose;
 
-// Calls work(first, count) -> absl::Status for pieces of `rows` rows of `cols` elements, on the
-// threads, for work of which any split gives the same bits.
+// Calls work(first, count) -> absl::Status on the threads, for groups of `rows` rows of `cols`
+// elements. Every split of the work must give the same bits.
 template <typename Work>
 absl::Status ForRows(const Resources& resources, size_t rows, size_t cols, const Work& work) {
   constexpr size_t kPieceElements = 16384;  // some microseconds of work
@@ -235,7 +235,7 @@ class HostKernelsOf final : public KernelsOf<T> {
     });
   }
 
-  // --- from and to memory of the host ---
+  // --- copies from and to host memory ---
   absl::Status Upload(const Resources& /*resources*/, const void* from, size_t bytes,
                       void* to) const override {
     std::memcpy(to, from, bytes);
@@ -379,7 +379,7 @@ absl::Status HostKernelsOf<T>::Rotate(const Resources& resources, Turn turn,
                                       T* x) const {
   const auto rotate =
       turn == Turn::kForward ? kernels::RotaryForward<T> : kernels::RotaryBackward<T>;
-  const size_t elements = shape.sequence * shape.token_stride;  // of a sequence
+  const size_t elements = shape.sequence * shape.token_stride;  // of one sequence
   return ForRows(resources, shape.batch, elements, [&](size_t first, size_t count) {
     kernels::RotaryShape part = shape;
     part.batch = count;
@@ -419,7 +419,7 @@ absl::Status HostKernelsOf<T>::CrossEntropy(const Resources& resources, Matrix<f
                                             const int32_t* targets, float gradient_scale,
                                             bool gradients, kernels::CrossEntropyResult* result,
                                             float* token_loss) const {
-  // Rows are summed in pieces that do not depend on the number of threads.
+  // Sums rows in groups whose size does not depend on the number of threads.
   constexpr size_t kRows = 16;
   std::vector<kernels::CrossEntropyResult> parts(kernels::GranuleCount(logits.rows, kRows));
   GEMINID_RETURN_IF_ERROR(FromKernel(

@@ -1,5 +1,5 @@
-// One item of an ActivationStack as workspace: what an operator leaves for its backward pass lies
-// there, block after block.
+// Presents one item of an ActivationStack as a workspace. An operator stores the values for its
+// backward pass there, block after block.
 #ifndef GEMINID_TRAINING_NN_ITEM_WORKSPACE_H_
 #define GEMINID_TRAINING_NN_ITEM_WORKSPACE_H_
 
@@ -13,10 +13,11 @@
 
 namespace geminid::trainer {
 
-// Blocks are given back all at once, with the item. Not thread-safe.
+// All blocks are freed together with the item. Not thread-safe.
 class ItemWorkspace final : public zero::Workspace {
  public:
-  // `place` has `bytes`. Without a place its blocks have no data: it counts what an item needs.
+  // `place` has `bytes`. Without `place`, blocks have no data: the object counts the bytes of an
+  // item.
   ItemWorkspace() = default;
   ItemWorkspace(std::byte* place, uint64_t bytes) : place_(place), bytes_(bytes) {}
 

@@ -1,5 +1,6 @@
 // Postpones the gradients of an operator's weights. The first half of such a backward pass computes
-// the gradient of the input, and keeps what the second half needs for the gradients of the weights.
+// the gradient of the input and stores the values that the second half needs. The second half
+// computes the gradients of the weights.
 #ifndef GEMINID_TRAINING_NN_LATER_GRADIENTS_H_
 #define GEMINID_TRAINING_NN_LATER_GRADIENTS_H_
 
@@ -17,7 +18,7 @@
 
 namespace geminid::trainer {
 
-// Of one operator. What is kept is workspace, until this object is destroyed.
+// The postponed work of one operator. Its values stay in the workspace until this object ends.
 class LaterGradients {
  public:
   // Writes gradients of the operator's parameters.
@@ -30,7 +31,7 @@ class LaterGradients {
     blocks_.push_back({.bytes = std::move(bytes), .size = count * sizeof(T)});
     return reinterpret_cast<T*>(blocks_.back().bytes.data());
   }
-  // A dense copy; of what is here already, that.
+  // Stores a dense copy; a matrix that is already stored here is returned as it is.
   template <typename T>
   absl::StatusOr<Matrix<const T>> Keep(const Resources& resources, Matrix<const T> matrix) {
     if (Has(matrix.data)) return matrix;
@@ -41,7 +42,7 @@ class LaterGradients {
   }
   void Add(Work work) { works_.push_back(std::move(work)); }
 
-  // All of it, in the order in which it was added.
+  // Runs all work, in the order of Add.
   absl::Status Run(const Resources& resources, ParameterUse& use) const {
     for (const Work& work : works_) GEMINID_RETURN_IF_ERROR(work(resources, use));
     return absl::OkStatus();
@@ -65,7 +66,7 @@ class LaterGradients {
   std::vector<Work> works_;
 };
 
-// What a half of a layer reads for its weights' gradients: kept if they are left for later.
+// A matrix that a sublayer's weights' gradients read; a stored copy if they are computed later.
 template <typename T>
 absl::StatusOr<Matrix<const T>> ReadByWeights(const Resources& resources, Matrix<const T> matrix) {
   if (resources.later == nullptr) return matrix;

@@ -11,7 +11,7 @@
 namespace geminid::trainer {
 namespace {
 
-// What passes through memory of the host at a time.
+// The number of elements that pass through host memory at a time.
 constexpr size_t kPassingElements = size_t{1} << 20;
 
 LayerShare::Rows RowsOfTable(const ModelParameters& parameters, ParameterId table, int rank,
@@ -23,7 +23,7 @@ LayerShare::Rows RowsOfTable(const ModelParameters& parameters, ParameterId tabl
           .used = whole > first ? std::min<size_t>(count, whole - first) : 0};
 }
 
-// Consecutive outputs of a block's matrix.
+// Consecutive outputs of a block's matrix, as a linear layer.
 LinearPlace Outputs(const TensorParameters& blocks, ParameterId weight,
                     std::optional<ParameterId> bias, Layout layout, uint64_t first,
                     uint64_t count) {
@@ -107,7 +107,7 @@ std::vector<int32_t> LayerShare::TargetsHere(std::span<const int32_t> targets) c
   std::vector<int32_t> here;
   here.reserve(targets.size());
   for (const int32_t target : targets) {
-    const size_t word = static_cast<size_t>(target) - words_.first;  // wraps when below
+    const size_t word = static_cast<size_t>(target) - words_.first;  // wraps if the target is below
     const size_t place = std::min(word, words_.used);
     here.push_back(target == kernels::kIgnoredTarget ? target : static_cast<int32_t>(place));
   }
@@ -119,7 +119,7 @@ absl::Status LayerShare::Sum(const Resources& resources, float* values, size_t c
     return collectives::TellIfRefused(*ranks_, SumThroughHost(resources, values, count));
   }
   const KernelsOf<float>& math = KernelsFor<float>(resources);
-  float first = 0;  // what was queued has been waited for
+  float first = 0;  // Download waits for the queued work
   GEMINID_RETURN_IF_ERROR(math.Download(resources, values, sizeof(float), &first));
   constexpr size_t kElements = kDeviceSumBytes / sizeof(float);
   for (size_t at = 0; at < count; at += kElements) {

@@ -1,7 +1,7 @@
-// One rank's shard of each layer as a model of its own (1D tensor parallelism): some heads, some
-// columns of the MLPs, and some rows of the tables, as tensor_parameters.h says. The output of a
-// sublayer and the gradient of its input are sums over the ranks. Norms and the residual stream are
-// on every rank, with the same bits.
+// One rank's shard of each layer as a model of its own (1D tensor parallelism). tensor_parameters.h
+// says which heads, MLP columns and table rows a shard has. The output of a sublayer and the
+// gradient of its input are sums over the ranks. Every rank has the norms and the residual stream,
+// with the same bits.
 #ifndef GEMINID_TRAINING_NN_LAYER_SHARE_H_
 #define GEMINID_TRAINING_NN_LAYER_SHARE_H_
 
@@ -23,47 +23,48 @@
 
 namespace geminid::trainer {
 
-// The model that a rank's part of each layer is.
+// The configuration of the model that a rank's shards form.
 ModelConfig ConfigOfShare(const ModelConfig& whole, int ranks);
-// A rank's blocks, as such a model finds its parameters. The grid is 1D.
+// A rank's blocks as the parameters of that model. The grid is 1D.
 ModelParameters ParametersOfBlocks(const ModelConfig& share, const TensorParameters& blocks);
 
 class LayerShare {
  public:
-  // Rows of a table: as many on each rank, of which the last may be none of the table's.
+  // A rank's rows of a table: equally many on each rank. Rows beyond `used` are beyond the table.
   struct Rows {
     size_t first = 0;
     size_t count = 0;
     size_t used = 0;
   };
 
-  // The most that goes between GPUs at a time.
+  // The most bytes that GPUs sum at a time.
   static constexpr size_t kDeviceSumBytes = size_t{16} << 20;
 
-  // `ranks` share the layers, make the same calls, and outlive this. On `device` buffers are memory
-  // of the ranks' GPUs; null: sums go through memory of the host, a piece at a time, which `memory`
-  // has for it.
+  // `ranks` share the layers, make the same calls, and outlive this object. Buffers of `device` are
+  // GPU memory. If `device` is null, sums pass through a buffer of host memory from `memory`, one
+  // slice at a time.
   LayerShare(const ModelConfig& config, const ModelParameters& parameters,
              collectives::Communicator* ranks, collectives::Communicator* device = nullptr,
              collectives::Memory& memory = collectives::HeapMemory());
 
   size_t ranks() const { return static_cast<size_t>(ranks_->WorldSize()); }
   size_t rank() const { return static_cast<size_t>(ranks_->Rank()); }
-  // Of the token table and of the output layer; of the position table.
+  // `words` are this rank's rows of the token table and of the output layer; `positions` are those
+  // of the position table.
   const Rows& words() const { return words_; }
   const Rows& positions() const { return positions_; }
 
-  // The same as this rank's logits have them: the number of a word that it has; else
-  // words().used, which stands for all others'. An ignored target stays one.
+  // Converts targets to the columns of this rank's logits: a word of this rank becomes its column.
+  // All words of other ranks become words().used. An ignored target stays an ignored target.
   std::vector<int32_t> TargetsHere(std::span<const int32_t> targets) const;
 
-  // Puts the sum over the ranks, added in rank order, in the place of `values`; the same bits on
-  // all.
+  // Overwrites `values` with their sum over the ranks, added in rank order. All ranks get the same
+  // bits.
   absl::Status Sum(const Resources& resources, float* values, size_t count);
-  // The same, of values that are rounded before and after it.
+  // Sum for values that are rounded before and after the sum.
   template <typename T>
   absl::Status Sum(const Resources& resources, T* values, size_t count);
-  // What each rank gives, one behind the other; host memory.
+  // Concatenates the values of all ranks, in host memory.
   absl::StatusOr<std::vector<float>> Gather(std::span<const float> mine);
 
  private:
@@ -75,7 +76,7 @@ class LayerShare {
   Rows words_, positions_;
 };
 
-// Nothing where layers are whole.
+// Does nothing if layers are whole.
 inline absl::Status SumOverRanks(const Resources& resources, const HalfContext& context,
                                  Matrix<float> values) {
   if (context.layers == nullptr) return absl::OkStatus();

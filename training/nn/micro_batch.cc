@@ -29,7 +29,7 @@ absl::StatusOr<RotaryTables> RotaryPositions::Of(size_t position, size_t count) 
   const size_t half = angles_.size();
   const size_t end = position + count;
   if (end > positions_) {
-    // Text that is written token by token reaches one position further each time.
+    // Doubles the table, because generated text needs one more position for each token.
     const size_t positions = std::max(end, std::min(2 * positions_, context_));
     std::vector<float> tables(2 * positions * half);
     GEMINID_RETURN_IF_ERROR(

@@ -21,21 +21,21 @@ inline constexpr int32_t kNoTarget = kernels::kIgnoredTarget;
 struct MicroBatch {
   MicroBatchShape shape;
   std::span<const int32_t> tokens;  // [sequences, sequence_length]
-  // The token after each, or of a masked language model each token that was chosen, and kNoTarget.
+  // The next token of each token. In a masked language model: the original token if it was chosen,
+  // else kNoTarget.
   std::span<const int32_t> targets;
   Positions positions = {};        // of the tokens of each sequence
-  Dropout dropout = {};            // in training alone
-  bool keeps_activations = false;  // for the backward pass; changes no bit
-  // Where they are kept then, as Transformer::ItemBytes shapes it; null: in the workspace.
+  Dropout dropout = {};            // only in training
+  bool keeps_activations = false;  // stores them for the backward pass; changes no bit
+  // Where kept activations go, with items of Transformer::ItemBytes; null: to the workspace.
   zero::ActivationStack* stack = nullptr;
 };
 
-// INVALID_ARGUMENT: sizes that do not fit together, or tokens beyond a model's `context`.
+// INVALID_ARGUMENT if sizes contradict each other, or if tokens are beyond a model's `context`.
 absl::Status CheckMicroBatch(const MicroBatch& batch, uint64_t context);
 
-// The cosines and sines of a model's positions. They are computed once for each position, at first
-// for those of the first micro-batch, and more when a later one reaches further. One thread at a
-// time.
+// The cosines and sines of a model's positions. The first call computes those of its micro-batch,
+// and a later call computes more if its micro-batch reaches further. One thread at a time.
 class RotaryPositions {
  public:
   explicit RotaryPositions(const ModelConfig& config)
@@ -46,8 +46,8 @@ class RotaryPositions {
   // RotaryTables of `count` tokens from `position` on. Valid until the next call.
   absl::StatusOr<RotaryTables> Of(size_t position, size_t count);
 
-  size_t columns() const { return 2 * angles_.size(); }  // of a head, that are turned
-  size_t computed() const { return positions_; }         // positions whose rows are here
+  size_t columns() const { return 2 * angles_.size(); }  // of a head, that rotate
+  size_t computed() const { return positions_; }         // positions that are in the table
 
  private:
   const std::vector<double> angles_;

@@ -1,9 +1,9 @@
-// The table of kernels that a model computes with. The host's kernels run at once, and a GPU's in
-// the order of a stream. The headers in kernels/ say what each computes.
+// The table of kernels with which a model computes. Host kernels run at once; GPU kernels run in
+// the order of a stream. The headers in kernels/ say what each kernel computes.
 //
-// Of every call: addresses are of that memory, and scratch is from the workspace. What is queued
-// may be given back or used again by the calls that follow, but is read by the host after Download
-// alone. Errors that a GPU finds later come with Download.
+// For every call: addresses are in that device's memory, and scratch comes from the workspace.
+// Later calls may free or overwrite memory that queued work uses. The host may read results only
+// after Download. Download also returns errors that a GPU reports late.
 #ifndef GEMINID_TRAINING_NN_MODEL_KERNELS_H_
 #define GEMINID_TRAINING_NN_MODEL_KERNELS_H_
 
@@ -27,7 +27,7 @@
 
 namespace geminid::trainer {
 
-// LayerNorm, which has a shift, or RMSNorm.
+// The shape of a LayerNorm, which has a shift, or of an RMSNorm.
 struct NormShape {
   size_t rows = 0;
   size_t cols = 0;
@@ -46,7 +46,7 @@ struct NormForwardArgs {
 };
 
 // `dx` may be `dy` or the residual, which is nullable. The gradients of gain and shift are both
-// null, or neither.
+// null, or both set.
 template <typename T, typename P>
 struct NormBackwardArgs {
   const T* dy = nullptr;
@@ -61,7 +61,7 @@ struct NormBackwardArgs {
 
 enum class Turn { kForward, kBackward };
 
-// Of weights and activations of type T.
+// Kernels for weights and activations of type T.
 template <typename T>
 class KernelsOf {
  public:
@@ -70,17 +70,17 @@ class KernelsOf {
   // --- products ---
   virtual absl::Status Multiply(const Resources& resources, const kernels::MatmulShape& shape,
                                 const T* a, const T* b, const T* bias, T* c) const = 0;
-  // c = scale op(A) op(B), scaled in fp32. Without a bias or an old c.
+  // c = scale op(A) op(B), scaled in fp32, without a bias and without adding to c.
   virtual absl::Status MultiplyScaled(const Resources& resources, const kernels::MatmulShape& shape,
                                       float scale, const T* a, const T* b, T* c) const = 0;
-  // Into fp32, without a bias.
+  // Multiplies into fp32, without a bias.
   virtual absl::Status MultiplyWide(const Resources& resources, const kernels::MatmulShape& shape,
                                     const T* a, const T* b, float* c) const = 0;
   // The sum of the rows of x, which is dense.
   virtual absl::Status ColumnSum(const Resources& resources, Matrix<const T> x, T* sum) const = 0;
 
   // --- moves ---
-  // Between matrices of one shape.
+  // Copies between matrices of one shape.
   virtual absl::Status Copy(const Resources& resources, Matrix<const T> from,
                             Matrix<T> to) const = 0;
   virtual absl::Status Zero(const Resources& resources, void* data, size_t bytes) const = 0;
@@ -88,7 +88,7 @@ class KernelsOf {
                              T* out) const = 0;
   virtual absl::Status Widen(const Resources& resources, const T* in, size_t count,
                              float* out) const = 0;
-  // x += bias, which is rounded to T, in every row. x is dense.
+  // Adds `bias`, of type T, to every row of x. x is dense.
   virtual absl::Status AddBias(const Resources& resources, const T* bias,
                                Matrix<float> x) const = 0;
 
@@ -97,25 +97,25 @@ class KernelsOf {
                                    const NormForwardArgs<T, T>& args) const = 0;
   virtual absl::Status NormBackward(const Resources& resources, const NormShape& shape,
                                     const NormBackwardArgs<T, T>& args) const = 0;
-  // With gain and shift in fp32.
+  // The norms with gain and shift in fp32.
   virtual absl::Status NormForwardWide(const Resources& resources, const NormShape& shape,
                                        const NormForwardArgs<T, float>& args) const = 0;
   virtual absl::Status NormBackwardWide(const Resources& resources, const NormShape& shape,
                                         const NormBackwardArgs<T, float>& args) const = 0;
-  // The activation of `input`, or, where `up` is not null, SwiGLU with `input` as its gate. Dense.
+  // The activation of `input`. If `up` is not null: SwiGLU with `input` as its gate. Dense.
   virtual absl::Status Activate(const Resources& resources, Activation activation,
                                 Matrix<const T> input, const T* up, T* out) const = 0;
-  // Turns input, and up, into their gradients.
+  // Replaces `input`, and `up`, by their gradients.
   virtual absl::Status ActivateBackward(const Resources& resources, Activation activation,
                                         Matrix<const T> dy, T* input, T* up) const = 0;
 
   // --- attention ---
-  // Queries, keys or gradients, of whole heads, by their positions.
+  // Rotates whole heads of queries, keys or gradients by their positions.
   virtual absl::Status Rotate(const Resources& resources, Turn turn,
                               const kernels::RotaryShape& shape, const RotaryTables& tables,
                               T* x) const = 0;
-  // Chooses by what attention of that shape is computed, where there is a choice. Without it the
-  // first pass of the shape does.
+  // Chooses the implementation of attention for a shape, if there is a choice. Without this call,
+  // the first pass of the shape chooses.
   virtual absl::Status PrepareAttention(const Resources& /*resources*/,
                                         const kernels::AttentionShape& /*shape*/) const {
     return absl::OkStatus();
@@ -142,8 +142,9 @@ class KernelsOf {
   virtual absl::Status PositionBackward(const Resources& resources, const MicroBatchShape& shape,
                                         Matrix<const T> gradient, T* positions,
                                         bool accumulate) const = 0;
-  // The losses of rows of logits, which become their gradients if there are to be any; columns up
-  // to the stride become zeros then. Of each token, too, unless `token_loss` is null.
+  // The sum of the losses of rows of logits. With `gradients`, overwrites the logits with their
+  // gradients, and the padding up to the stride with zeros. Writes each token's loss to
+  // `token_loss` unless it is null.
   virtual absl::Status CrossEntropy(const Resources& resources, Matrix<float> logits,
                                     const int32_t* targets, float gradient_scale, bool gradients,
                                     kernels::CrossEntropyResult* result,
@@ -155,14 +156,14 @@ class KernelsOf {
   virtual absl::Status AddDropped(const Resources& resources, const DropoutPlace& place,
                                   Matrix<const T> x, T* sum) const = 0;
 
-  // --- from and to memory of the host ---
-  // `from` may be changed when it returns.
+  // --- copies from and to host memory ---
+  // The caller may change `from` when Upload returns.
   virtual absl::Status Upload(const Resources& resources, const void* from, size_t bytes,
                               void* to) const = 0;
-  // Waits for what was queued.
+  // Waits for all queued work.
   virtual absl::Status Download(const Resources& resources, const void* from, size_t bytes,
                                 void* to) const = 0;
-  // The same of values that are fp32 on the host, where other ranks have them from.
+  // Upload and Download for values that are fp32 on the host, as they are exchanged between ranks.
   virtual absl::Status UploadRounded(const Resources& resources, const float* from, size_t count,
                                      T* to) const = 0;
   virtual absl::Status DownloadWidened(const Resources& resources, const T* from, size_t count,
@@ -171,10 +172,10 @@ class KernelsOf {
 
 class ModelKernels {
  public:
-  // Whether they compute in the host's memory, where an upload is a copy within it.
+  // The memory in which the kernels compute. In host memory an upload is a copy.
   enum class Memory { kHost, kDevice };
 
-  // Rows of logits are `row_alignment` elements apart, or a multiple of that.
+  // Rows of logits are a multiple of `row_alignment` elements apart.
   ModelKernels(std::unique_ptr<KernelsOf<float>> fp32,
                std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16, size_t row_alignment,
                Memory memory)
@@ -192,7 +193,7 @@ class ModelKernels {
     }
   }
 
-  // Elements from one row of `words` logits, or of their gradients, to the next.
+  // The number of elements from one row of `words` logits, or of their gradients, to the next.
   size_t LogitStride(size_t words) const { return base::RoundUp(words, row_alignment_); }
   Memory memory() const { return memory_; }
 
@@ -208,7 +209,7 @@ const KernelsOf<T>& KernelsFor(const Resources& resources) {
   return resources.math.Of<T>();
 }
 
-// On the threads that each call is given. HostKernels has dense rows.
+// Host kernels, which run on the threads of each call. HostKernels has dense rows.
 ModelKernels MakeHostKernels(size_t row_alignment);
 const ModelKernels& HostKernels();
 

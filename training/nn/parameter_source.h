@@ -1,6 +1,6 @@
-// The interface through which a model reads its parameters and leaves their gradients. In training
-// the ZeRO engine is behind it, and in tests a plain store. The calls mean what those of
-// zero::Engine and zero::Operation mean.
+// The interface through which a model reads its parameters and writes their gradients. In training
+// the ZeRO engine implements it, in tests a plain store. The calls have the meaning of those of
+// zero::Engine and zero::Operation.
 #ifndef GEMINID_TRAINING_NN_PARAMETER_SOURCE_H_
 #define GEMINID_TRAINING_NN_PARAMETER_SOURCE_H_
 

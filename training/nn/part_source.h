@@ -1,5 +1,5 @@
-// The parameters of one part of a model, from a source that has those of several parts, as in a
-// stage of an interleaved pipeline.
+// The parameters of one part of a model, taken from a source of several parts. A stage of an
+// interleaved pipeline has such a source.
 #ifndef GEMINID_TRAINING_NN_PART_SOURCE_H_
 #define GEMINID_TRAINING_NN_PART_SOURCE_H_
 
@@ -10,7 +10,7 @@
 
 namespace geminid::trainer {
 
-// `all`, which outlives it, by the part's own ids: `ids` has by these those of `all`.
+// `ids[i]` is the id in `all` of the part's parameter i. `all` outlives the result.
 std::unique_ptr<ParameterSource> MakePartSource(ParameterSource* all,
                                                 std::vector<zero::ParameterId> ids);
 

@@ -16,20 +16,21 @@
 
 namespace geminid::trainer {
 
-// On a device the tables of the latest micro-batch stay in the workspace, so that a run of
-// micro-batches with the same positions uploads them once. One thread at a time.
+// On a device the tables of the latest micro-batch stay in the workspace, so that micro-batches
+// with the same positions upload them once. One thread at a time.
 class UploadedRotary {
  public:
-  // Whoever computes with the tables holds them: a later micro-batch may have others.
+  // A computation holds its tables, because a later micro-batch may have others.
   struct Tables {
-    Scratch<float> storage;  // cosines [length, turned columns / 2], then as many sines
+    Scratch<float> storage;  // cosines [length, rotating columns / 2], then as many sines
     Positions positions;
     size_t length = 0;
   };
 
   explicit UploadedRotary(const ModelConfig& config) : rotary_(config) {}
 
-  // Of the `length` tokens of each sequence. T is the type of the weights, whose kernels copy.
+  // The tables of the `length` tokens of each sequence. T is the type of the weights, whose kernels
+  // copy the tables.
   template <typename T>
   absl::StatusOr<std::shared_ptr<const Tables>> Of(const Resources& resources,
                                                    const Positions& positions, size_t length) {
@@ -37,7 +38,7 @@ class UploadedRotary {
         latest_->positions == positions && latest_->length == length) {
       return latest_;
     }
-    latest_ = nullptr;  // gives its place back first, unless a micro-batch computes with it
+    latest_ = nullptr;  // frees the old tables first, unless a micro-batch still holds them
     auto tables = std::make_shared<Tables>();
     tables->positions = positions;
     tables->length = length;

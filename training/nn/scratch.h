@@ -37,14 +37,14 @@ struct Matrix {
   size_t size() const { return rows * cols; }  // of a dense matrix
 };
 
-// What a computation takes. Threads never change a bit.
+// The resources of a computation. The number of threads never changes a bit.
 struct Resources {
   zero::Workspace& workspace;
   const ModelKernels& math;
-  kernels::ThreadPool* threads = nullptr;  // none: the calling thread alone
-  // Forward passes give each token the same bits whichever others are computed with it.
+  kernels::ThreadPool* threads = nullptr;  // null: the calling thread alone
+  // The bits of a token in a forward pass do not depend on the other tokens.
   bool rows_alone = false;
-  // Backward passes leave the gradients of weights to it; null: they write them.
+  // Backward passes postpone the weights' gradients into this object; null: they write them.
   LaterGradients* later = nullptr;
 };
 
@@ -60,7 +60,7 @@ class Scratch {
   Scratch() = default;
   T* data() const { return reinterpret_cast<T*>(block_.data()); }
   bool IsOf(const zero::Workspace& workspace) const { return block_.IsOf(workspace); }
-  // Gives the bytes back now.
+  // Frees the bytes now.
   void Free() { zero::Workspace::Block gone = std::move(block_); }
 
  private:

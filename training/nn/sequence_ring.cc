@@ -14,7 +14,7 @@ namespace {
 
 using collectives::FloatBlock;
 
-// A matrix in fp32: itself, or a copy in the workspace, which is the host's.
+// A matrix in fp32: itself, or a copy in the workspace, which is host memory.
 template <typename Float>
 struct Wide {
   FloatBlock copy;
@@ -39,7 +39,7 @@ absl::StatusOr<Wide<const float>> Widened(const Resources& resources, const T* v
   }
 }
 
-// Where fp32 is written that Rounded brings to the matrix.
+// Memory for the fp32 values that Rounded then copies to the matrix.
 template <typename T>
 absl::StatusOr<Wide<float>> RoomFor(const Resources& resources, Matrix<T> matrix) {
   if constexpr (std::is_same_v<T, float>) {
@@ -54,7 +54,7 @@ absl::StatusOr<Wide<float>> RoomFor(const Resources& resources, Matrix<T> matrix
 template <typename T>
 absl::Status Rounded(const Resources& resources, const Wide<float>& wide, Matrix<T> to) {
   if constexpr (std::is_same_v<T, float>) {
-    return absl::OkStatus();  // it is there
+    return absl::OkStatus();  // the values are already there
   } else {
     return KernelsFor<T>(resources).Round(resources, wide.values.data(), wide.values.size(),
                                           to.data);

@@ -1,6 +1,6 @@
 // Attention over sequences that are partitioned over ranks (Ring Attention). Each rank has two
-// chunks of every sequence (training/nn/parallel/sequence/zigzag.h), and the keys and values of
-// all chunks go round the ranks.
+// chunks of every sequence (training/nn/parallel/sequence/zigzag.h). The keys and values of all
+// chunks travel from rank to rank.
 #ifndef GEMINID_TRAINING_NN_SEQUENCE_RING_H_
 #define GEMINID_TRAINING_NN_SEQUENCE_RING_H_
 
@@ -19,18 +19,18 @@
 
 namespace geminid::trainer {
 
-// On the host, in fp32, whatever the model's type. Collectives of the ranks that share the
-// sequences, which make the same calls.
+// Runs on the host in fp32, whatever the model's type. The methods are collectives: the ranks that
+// share the sequences make the same calls.
 class SequenceRing {
  public:
-  // `threads` may be null and outlives it. RESOURCE_EXHAUSTED: no thread may be started.
+  // `threads` may be null; it outlives this object. RESOURCE_EXHAUSTED: no thread can be started.
   static absl::StatusOr<std::unique_ptr<SequenceRing>> Create(
       std::unique_ptr<collectives::Communicator> ranks, kernels::ThreadPool* threads);
 
-  // The same of layers that are cut, too.
+  // The same attention, for layers that are sharded, too.
   collectives::PieceAttention& attention() { return *attention_; }
 
-  // As KernelsOf's of these names; `mine` is of this rank's tokens, and all matrices are dense.
+  // Like the methods of KernelsOf; `mine` has this rank's tokens, and all matrices are dense.
   template <typename T>
   absl::Status AttentionForward(const Resources& resources, const kernels::AttentionShape& mine,
                                 Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,

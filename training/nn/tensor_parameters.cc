@@ -21,7 +21,7 @@ using collectives::LinearRole;
 using collectives::Range;
 using collectives::TensorGrid;
 
-// Consecutive outputs of one of the layers that are fused.
+// Consecutive outputs of one section of a fused layer.
 struct OutputRun {
   size_t section = 0;
   size_t output = 0;  // of the section
@@ -29,8 +29,8 @@ struct OutputRun {
   size_t count = 0;
 };
 
-// Of the outputs `range` of a layer whose output i is feature_of(i) of its sections laid one after
-// the other.
+// The runs of outputs in `range`. Output i of the layer is feature_of(i) of its sections, counted
+// one section after another.
 template <typename FeatureOf>
 std::vector<OutputRun> RunsOf(const std::vector<LinearPlace>& sections, const Range& range,
                               const FeatureOf& feature_of) {
@@ -76,7 +76,7 @@ class Builder {
   }
 
  private:
-  // Any number of tokens that can be cut: no block of a parameter depends on it.
+  // Any divisible number of tokens works, because no block of a parameter depends on it.
   size_t tokens() const { return static_cast<size_t>(grid_.ranks()); }
 
   ParameterId Add(std::vector<ParameterId> ids, std::vector<uint64_t> shape,
@@ -107,7 +107,7 @@ class Builder {
     return norm;
   }
 
-  // Of words and features; words beyond the vocabulary are in no piece.
+  // Adds a table of words and features. Words beyond the vocabulary are in no piece.
   ParameterId AddTable(ParameterId id, const Block& block, uint64_t words) {
     std::vector<BlockPiece> pieces;
     const uint64_t end = std::min<uint64_t>(words, block.rows.begin + block.rows.count);
@@ -157,7 +157,7 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // The matrix of one layer, or of several that are fused.
+  // Adds the matrix of one layer, or of several fused layers.
   ParameterId AddMatrix(const std::vector<LinearPlace>& sections,
                         const std::vector<OutputRun>& runs, const Block& block) {
     const uint64_t outs = block.rows.count, ins = block.columns.count;

@@ -1,9 +1,9 @@
 // The parameters of a model whose layers are sharded over a grid of ranks (tensor parallelism): one
-// rank's block of each, in the memory layout of checkpoints. Pure.
+// rank's block of each parameter, in the memory layout of checkpoints. Pure.
 //
-// Layers that make several things of one input are one layer, and one block: queries, keys and
-// values; gate and up (training/nn/parallel/tensor/fused_outputs.h). A token table that is also the
-// output layer is one block, cut as the embedding cuts it.
+// Layers with a common input are fused into one layer and one block: queries, keys and values; gate
+// and up (training/nn/parallel/tensor/fused_outputs.h). A token table that is also the output layer
+// is one block, with the embedding's layout.
 #ifndef GEMINID_TRAINING_NN_TENSOR_PARAMETERS_H_
 #define GEMINID_TRAINING_NN_TENSOR_PARAMETERS_H_
 
@@ -17,29 +17,29 @@
 
 namespace geminid::trainer {
 
-// Rows of elements that a block has of one parameter.
+// A rectangle of a block that comes from one parameter.
 struct BlockPiece {
-  ParameterId whole{};  // which
+  ParameterId whole{};  // the parameter
   uint64_t rows = 0;
   uint64_t columns = 0;
-  uint64_t whole_first = 0;  // element of the parameter, and from row to row
+  uint64_t whole_first = 0;  // the first element in the parameter, and the stride of rows
   uint64_t whole_stride = 0;
-  uint64_t block_first = 0;  // likewise of the block
+  uint64_t block_first = 0;  // the same in the block
   uint64_t block_stride = 0;
 
   friend bool operator==(const BlockPiece&, const BlockPiece&) = default;
 };
 
-// What one rank has. Elements that are in no piece are words beyond the vocabulary: zeros.
+// One rank's block. Elements in no piece belong to words beyond the vocabulary and are zero.
 struct TensorBlock {
   ParameterSpec spec;  // of the block
-  // Parameters of the model that it is cut from, of some of which this rank may have nothing.
+  // The model's parameters from which the block comes. This rank may have no elements of some.
   std::vector<ParameterId> whole;
   std::vector<BlockPiece> pieces;
-  bool keeps = true;  // no rank before this one has the same
+  bool keeps = true;  // no lower rank has the same block
 };
 
-// Two linear layers with what is between them, after a norm.
+// An attention or MLP sublayer: a norm and two linear layers.
 struct TensorHalf {
   NormPlace norm;
   Layout layout = Layout::kOutIn;  // of both matrices
@@ -48,21 +48,22 @@ struct TensorHalf {
   std::vector<ParameterId> all;
 };
 
-// Ids are indices of `blocks`; those in pieces are of MakeParameters of the same model and part.
+// Ids are indices of `blocks`. Ids in pieces are those of MakeParameters for the same model and
+// part.
 struct TensorParameters {
   ModelPart part;
   std::vector<TensorBlock> blocks;  // in order of first use
-  ParameterId token_table{};        // as ModelParameters::token_table
+  ParameterId token_table{};        // like ModelParameters::token_table
   std::optional<ParameterId> position_table;
   std::vector<TensorHalf> attention, mlp;  // of each layer of the part
-  NormPlace final_norm;                    // where the part outputs
-  ParameterId output{};                    // likewise
+  NormPlace final_norm;                    // if the part outputs
+  ParameterId output{};                    // if the part outputs
 
   uint64_t elements() const;
 };
 
-// Blocks are as large on each rank of the grid. INVALID_ARGUMENT naming the size that must be
-// divisible, and by what.
+// Blocks have the same size on each rank of the grid. INVALID_ARGUMENT names the size that must be
+// divisible, and the divisor.
 absl::StatusOr<TensorParameters> MakeTensorParameters(const ModelConfig& config,
                                                       const ModelPart& part,
                                                       const collectives::TensorGrid& grid,

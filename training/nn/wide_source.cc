@@ -26,7 +26,7 @@ class WideUse final : public ParameterUse {
       const ParameterSpec& spec = specs_[static_cast<size_t>(id)];
       if (spec.data_type == zero::DataType::kFloat32) continue;
       GEMINID_ASSIGN_OR_RETURN(auto values, Scratch<float>::Allocate(resources_, spec.elements()));
-      // A gradient that is added to has its weight's place already.
+      // An accumulating gradient has already overwritten its weight.
       const bool adds = pass == Pass::kBackward && narrow_->GradientAccumulates(id);
       const std::byte* const from = adds ? narrow_->Gradient(id) : narrow_->Weight(id);
       GEMINID_RETURN_IF_ERROR(KernelsFor<BFloat16>(resources_)

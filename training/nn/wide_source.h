@@ -10,10 +10,10 @@
 
 namespace geminid::trainer {
 
-// `narrow` with weights and gradients as fp32, on the host. Each use of an operator widens its
-// weights to the source's workspace, where a gradient takes its weight's place; it is rounded when
-// it has been written. `specs` are by id: those whose type is fp32 are as they are, the others
-// bf16.
+// Presents the weights and gradients of `narrow` as fp32, on the host. Each use of an operator
+// widens its weights into the source's workspace. There a gradient overwrites its weight; it is
+// rounded when it has been written. `specs` are by id: parameters of type fp32 pass through
+// unchanged, and the others are bf16.
 std::unique_ptr<ParameterSource> MakeWideSource(std::unique_ptr<ParameterSource> narrow,
                                                 std::vector<ParameterSpec> specs);
 

@@ -1,5 +1,5 @@
-// The engine's workspace as memory for layers over ranks. Their bytes belong to the arena, so the
-// sampler sees them and the plan has room for them.
+// Presents the engine's workspace as memory for layers that span ranks. Their bytes belong to the
+// arena: the sampler sees them, and the plan has room for them.
 #ifndef GEMINID_TRAINING_NN_WORKSPACE_MEMORY_H_
 #define GEMINID_TRAINING_NN_WORKSPACE_MEMORY_H_
 
@@ -14,13 +14,13 @@
 
 namespace geminid::trainer {
 
-// Where the host computes.
+// For workspaces in host memory.
 class WorkspaceMemory final : public collectives::Memory {
  public:
-  WorkspaceMemory() = default;  // of none yet
+  WorkspaceMemory() = default;  // not bound yet
   explicit WorkspaceMemory(zero::Workspace& workspace) : workspace_(&workspace) {}
 
-  // From now on of this one, whose addresses are the host's, and which outlives all blocks.
+  // Uses this workspace from now on. Its addresses are host memory, and it outlives all blocks.
   void Bind(zero::Workspace& workspace) { workspace_ = &workspace; }
 
  private:

@@ -24,7 +24,7 @@ namespace geminid::trainer {
 // The slice of each sequence that a grid has: its tokens, and the exchange for attention.
 struct TensorPieces {
   Positions positions = {};
-  // null: sequences are whole; else it outlives the layers
+  // Null: sequences are whole; else it outlives the layers.
   collectives::PieceAttention* attention = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// The memory that layers over ranks work in. It is counted, and a request for it can be refused.
+// Memory for layers that span ranks. It is counted, and requests can be refused.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_MEMORY_H_
 #define GEMINID_TRAINING_NN_PARALLEL_MEMORY_H_
 
@@ -16,11 +16,11 @@ namespace geminid::collectives {
 
 class Memory {
  public:
-  // Move-only; its bytes go back when it is destroyed.
+  // Move-only. The destructor frees the bytes.
   class Block {
    public:
-    Block() = default;  // of no bytes
-    // `owner` is what gives them back: it is destroyed with the block.
+    Block() = default;  // empty
+    // Destroying `owner` frees the bytes. It is destroyed with the block.
     template <typename Owner>
     Block(std::byte* data, size_t bytes, Owner owner)
         : data_(data), bytes_(bytes), owner_(std::make_shared<Owner>(std::move(owner))) {}
@@ -48,15 +48,15 @@ class Memory {
 
   virtual ~Memory() = default;
 
-  // Host memory, on a cache line, contents undefined; nothing for 0 bytes. An error begins with
-  // `what` it is for and the bytes; RESOURCE_EXHAUSTED where there is no room.
+  // Allocates host memory on a cache line, with undefined contents; an empty block for 0 bytes.
+  // Errors begin with `what` (the purpose) and the bytes. RESOURCE_EXHAUSTED if memory is short.
   absl::StatusOr<Block> Allocate(std::string_view what, size_t bytes);
 
  private:
   virtual absl::StatusOr<Block> Take(size_t bytes) = 0;
 };
 
-// Of users that count nothing. Any thread.
+// Heap memory that is not counted. Any thread.
 Memory& HeapMemory();
 
 // A block as floats.
@@ -64,7 +64,7 @@ class FloatBlock {
  public:
   static absl::StatusOr<FloatBlock> Allocate(Memory& memory, std::string_view what,
                                              size_t elements);
-  FloatBlock() = default;  // of none
+  FloatBlock() = default;  // empty
 
   std::span<float> all() const { return {data(), elements_}; }
   float* data() const { return reinterpret_cast<float*>(block_.data()); }
@@ -78,14 +78,14 @@ class FloatBlock {
   size_t elements_ = 0;
 };
 
-// Hands on how this rank's part of a call ended. Where it had no memory for it, the others, which
-// wait for it, get ABORTED with its words.
+// Returns `status`. If this rank had no memory for a collective, aborts it: the other ranks, which
+// wait for this rank, get ABORTED with the same message.
 template <typename Ranks>
 absl::Status TellIfRefused(Ranks& ranks, absl::Status status) {
   if (absl::IsResourceExhausted(status)) ranks.Abort(std::string(status.message()));
   return status;
 }
-// As FloatBlock::Allocate; where it is refused the others are told.
+// FloatBlock::Allocate; tells the other ranks if it is refused.
 template <typename Ranks>
 absl::StatusOr<FloatBlock> TakeOrTell(Ranks& ranks, Memory& memory, std::string_view what,
                                       size_t elements) {

@@ -9,7 +9,7 @@
 namespace geminid::collectives {
 namespace {
 
-// The first `choices` of the experts by falling logit. A NaN is never larger than another.
+// The `choices` experts with the largest logits, in falling order. A NaN is never the larger one.
 void Choose(std::span<const float> logits, std::span<uint32_t> chosen) {
   std::vector<bool> taken(logits.size());
   for (uint32_t& choice : chosen) {
@@ -22,7 +22,7 @@ void Choose(std::span<const float> logits, std::span<uint32_t> chosen) {
   }
 }
 
-// exp(logit - top) / the sum of these.
+// exp(logit - top), divided by the sum of these values.
 template <typename LogitAt>
 void Softmax(size_t count, LogitAt logit_at, float* out) {
   double top = logit_at(0);
@@ -42,7 +42,7 @@ size_t CapacityOf(const RoutingOptions& options, size_t tokens) {
   return capacity < static_cast<double>(tokens) ? static_cast<size_t>(capacity) : tokens;
 }
 
-// Marks the choices of a group of tokens that are kept, among those of all, [tokens, choices].
+// Marks which choices of a group of tokens are within capacity. `kept` is [tokens, choices].
 void Keep(const Routing& routing, const TokenGroup& group, std::vector<bool>* kept) {
   const size_t choices = routing.options.choices;
   const size_t capacity = CapacityOf(routing.options, group.count);
@@ -83,7 +83,7 @@ void ListRows(const std::vector<bool>& kept, Routing* routing) {
   }
 }
 
-// f of each expert in a group of tokens.
+// f of each expert in a group of tokens (see BalanceTerm).
 std::vector<double> LoadOf(const Routing& routing, const TokenGroup& group) {
   const size_t choices = routing.options.choices;
   std::vector<double> load(routing.options.experts);
@@ -94,7 +94,7 @@ std::vector<double> LoadOf(const Routing& routing, const TokenGroup& group) {
   return load;
 }
 
-// Adds the gradient of what goes through the weights of one token, times the kept gradients.
+// Adds the gradient of the logits through the weights of one token.
 void AddWeights(const Routing& routing, size_t token, std::span<const double> dw,
                 std::span<double> dz) {
   const RoutingOptions& options = routing.options;
@@ -115,7 +115,7 @@ void AddWeights(const Routing& routing, size_t token, std::span<const double> dw
   }
 }
 
-// Adds the gradient of the balance loss, of which that of a probability is `scale` f.
+// Adds the gradient of the balance loss. The gradient of a probability is `scale` f.
 void AddBalance(const Routing& routing, size_t token, double scale, const std::vector<double>& load,
                 std::span<double> dz) {
   const size_t experts = routing.options.experts;
@@ -195,7 +195,7 @@ absl::Status RouteBackward(const Routing& routing, std::span<const float> weight
     return absl::InvalidArgumentError(absl::StrFormat(
         "%d tokens cannot be balanced in groups of %d", routing.tokens, balance.group));
   }
-  // Of dropped choices nothing was added to anything.
+  // The weights of dropped choices multiplied nothing, so their gradients are zero.
   std::vector<double> dw(weight_gradients.size());
   for (const RoutedRow& row : routing.rows) {
     const size_t at = row.token * options.choices + row.choice;

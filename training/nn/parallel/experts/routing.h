@@ -1,10 +1,10 @@
-// Which experts of a Mixture-of-Experts layer each token goes to, and with what weights. Pure.
+// Chooses the experts of a Mixture-of-Experts layer for each token, and their weights. Pure.
 //
-// A token chooses the k experts with the largest logits, of equal ones those of lower number. What
-// an expert computes of it is multiplied by
+// A token chooses the k experts with the largest logits; of equal ones, those with lower numbers.
+// The expert's output is multiplied by
 //   kOverChosen  the softmax over the k logits chosen (Mixtral, arXiv:2401.04088, section 2.1)
 //   kOverAll     the softmax over all logits (Switch Transformers, arXiv:2101.03961, section 2.1)
-// and added up in the order of the experts' numbers.
+// The weighted outputs are added in the order of the experts' numbers.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_EXPERTS_ROUTING_H_
 #define GEMINID_TRAINING_NN_PARALLEL_EXPERTS_ROUTING_H_
 
@@ -24,21 +24,21 @@ struct RoutingOptions {
   size_t experts = 0;
   size_t choices = 0;  // k, of each token
   Mixing mixing = Mixing::kOverChosen;
-  // Of a group of tokens an expert takes at most ceil(capacity_factor k tokens / experts); what is
-  // beyond that is dropped: all first choices in the order of the tokens come before all second
-  // ones (GShard, arXiv:2006.16668, algorithm 1). 0: it takes all, and nothing is dropped.
+  // In a group of tokens an expert takes at most ceil(capacity_factor k tokens / experts) tokens
+  // and drops the rest. All first choices, in the order of the tokens, come before all second
+  // choices (GShard, arXiv:2006.16668, algorithm 1). 0: experts take all tokens.
   double capacity_factor = 0;
-  // Tokens of a group, which divides the tokens; 0: all are one.
+  // The tokens of a group; divides the number of tokens. 0: all tokens are one group.
   size_t capacity_group = 0;
 };
 
-// INVALID_ARGUMENT that says what would be right.
+// INVALID_ARGUMENT says which values are allowed.
 absl::Status Validate(const RoutingOptions& options);
 
 // One choice of one token, which an expert computes.
 struct RoutedRow {
   size_t token = 0;
-  size_t choice = 0;  // 0: of the largest logit
+  size_t choice = 0;  // 0: the choice with the largest logit
   friend bool operator==(const RoutedRow&, const RoutedRow&) = default;
 };
 
@@ -47,8 +47,9 @@ struct Routing {
   size_t tokens = 0;
   std::vector<uint32_t> chosen{};      // [tokens, choices], by falling logit
   std::vector<float> weights{};        // [tokens, choices]
-  std::vector<float> probabilities{};  // [tokens, experts]: the softmax over all
-  // By expert, then by token. Those of expert e begin at first[e]; first[experts] is their number.
+  std::vector<float> probabilities{};  // [tokens, experts]: the softmax over all logits
+  // Sorted by expert, then by token. Rows of expert e begin at first[e]; first[experts] is the
+  // number of rows.
   std::vector<RoutedRow> rows{};
   std::vector<size_t> first{};
 
@@ -59,31 +60,31 @@ struct Routing {
   }
 };
 
-// logits [tokens, experts]. INVALID_ARGUMENT for options or a size that are wrong. Logits that are
-// not finite are routed too, somewhere, and weigh NaN.
+// `logits` are [tokens, experts]. INVALID_ARGUMENT for wrong options or sizes. Tokens with logits
+// that are not finite get some experts and NaN weights.
 absl::StatusOr<Routing> Route(const RoutingOptions& options, std::span<const float> logits);
 
-// Tokens [first, first + count) of a routing: a sequence, say.
+// Tokens [first, first + count) of a routing, for example a sequence.
 struct TokenGroup {
   size_t first = 0;
   size_t count = 0;
 };
 
-// The load-balancing loss of a group of tokens: experts sum_e f_e P_e, where f_e is how many
-// choices of e there are per token, dropped or not, and P_e the mean probability of e. For k = 1 it
-// is that of Switch Transformers (section 2.2, equations 4 to 6); beyond, f sums to k, as in
-// load_balancing_loss_func of Hugging Face's Mixtral. k when the load is even.
+// The load-balancing loss of a group of tokens: experts sum_e f_e P_e. f_e is the number of choices
+// of expert e per token, dropped or not, and P_e the mean probability of e. An even load gives k.
+// For k = 1 this is the loss of Switch Transformers (section 2.2, equations 4 to 6). For larger k,
+// f sums to k, as in load_balancing_loss_func of Hugging Face's Mixtral.
 //
-// What is added to the gradient of the logits: of scale times the sum of the balance losses of the
-// tokens in groups of `group`, which divides them.
+// RouteBackward adds the gradient of `scale` times the sum of these losses over groups of `group`
+// tokens. `group` divides the number of tokens.
 struct BalanceTerm {
   double scale = 0;
   size_t group = 0;
 };
 
-// The gradient of the logits, [tokens, experts], from that of the weights, [tokens, choices], of
-// which those of dropped choices are not read. Choices, and f of the balance loss, are constants.
-// INVALID_ARGUMENT for sizes that are wrong.
+// Computes the gradient of the logits, [tokens, experts], from the gradient of the weights,
+// [tokens, choices]. Ignores the gradients of dropped choices. Choices, and f of the balance loss,
+// are constants. INVALID_ARGUMENT for wrong sizes.
 absl::Status RouteBackward(const Routing& routing, std::span<const float> weight_gradients,
                            const BalanceTerm& balance, std::span<float> logit_gradients);
 

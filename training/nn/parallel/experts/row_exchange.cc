@@ -10,7 +10,7 @@
 namespace geminid::collectives {
 namespace {
 
-// One part of each rank's rows, from where it begins.
+// The part of a buffer for each rank, by the row at which it begins.
 struct Parts {
   const std::vector<size_t>& first;
   size_t width;
@@ -19,8 +19,8 @@ struct Parts {
   }
 };
 
-// Part q of `in` goes to rank q, part q of `out` comes from rank q. In rounds, in each of which a
-// rank has one partner to send to and one to receive from.
+// Sends part q of `in` to rank q, and receives part q of `out` from rank q. In each round a rank
+// has one partner to send to and one to receive from.
 absl::Status ExchangeParts(Communicator& ranks, std::span<const float> in, const Parts& in_parts,
                            std::span<float> out, const Parts& out_parts) {
   const int size = ranks.WorldSize();

@@ -1,5 +1,5 @@
-// What HeadExchange and RingAttention move, in closed form: what plans count with, and what their
-// counters are tested against.
+// The traffic of HeadExchange and RingAttention in closed form, for plans and for tests of the
+// counters.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_EXCHANGE_TRAFFIC_H_
 #define GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_EXCHANGE_TRAFFIC_H_
 
@@ -7,15 +7,14 @@
 
 namespace geminid::collectives {
 
-// Of a tensor of so many elements over P ranks, those that a rank receives of one way, to heads or
-// to tokens: (P-1)/P of its part. Each rank receives from all others.
+// The elements that a rank receives in one exchange, to heads or to tokens, of a tensor of
+// `elements` elements over P ranks: (P-1)/P of the rank's part. Each rank receives from all others.
 inline double HeadExchangeElements(double elements, int ranks) {
   return elements / ranks * (ranks - 1) / ranks;
 }
 
-// Of keys over P ranks, that many elements in all, and as many values: those that a rank receives
-// from one other while it attends, and in the backward pass, where their gradients go all the way
-// home.
+// The elements that a rank receives from its neighbour, for `elements` elements of keys and as many
+// of values over P ranks. In the backward pass the gradients also travel back to their owners.
 inline double RingForwardElements(double elements, int ranks) {
   return 2 * (ranks - 1) * elements / ranks;
 }

@@ -10,8 +10,8 @@ namespace {
 
 using CopyRun = absl::FunctionRef<void(size_t whole, size_t part, size_t elements)>;
 
-// Copies the runs of elements that part `rank` shares with a rank's tensor, which is cut along
-// heads or along tokens.
+// Calls `copy` for the runs of elements that part `rank` shares with this rank's tensor. The parts
+// are heads here, and tokens in ForTokensOf.
 void ForHeadsOf(const HeadsShape& shape, size_t ranks, size_t rank, CopyRun copy) {
   const size_t own = shape.heads / ranks * shape.head_dim;
   const size_t rows = shape.batch * (shape.sequence / ranks);
@@ -64,7 +64,7 @@ absl::Status HeadExchange::Exchange(std::span<const float> in, Runs of_in, std::
                                     Runs of_out, Memory& memory) {
   GEMINID_RETURN_IF_ERROR(CheckSizes(in.size(), out.size()));
   constexpr char kWhat[] = "an exchange of heads";
-  // By rank: what goes there, what comes from there.
+  // The send buffer and the receive buffer, both sorted by rank.
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock there,
                            FloatBlock::Allocate(memory, kWhat, part_elements()));
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock here,

@@ -15,7 +15,7 @@
 
 namespace geminid::collectives {
 
-// Of the whole tensor, [batch, sequence, heads, head_dim].
+// The shape of the whole tensor, [batch, sequence, heads, head_dim].
 struct HeadsShape {
   size_t batch = 0;
   size_t sequence = 0;
@@ -25,17 +25,17 @@ struct HeadsShape {
 };
 
 // Rank r of P has the r-th of P equal parts of the sequence, or of the heads, of every batch entry.
-// Each way is the other's inverse, and the gradient of it. Each receives (P-1)/P of a rank's part.
-// Takes twice a rank's part while it goes on: RESOURCE_EXHAUSTED where that is refused, which the
-// other ranks are told. One thread at a time.
+// ToHeads and ToTokens are each other's inverse and gradient. Each receives (P-1)/P of a rank's
+// part and allocates twice a rank's part while it runs. If that is refused, it returns
+// RESOURCE_EXHAUSTED and tells the other ranks. One thread at a time.
 class HeadExchange {
  public:
-  // INVALID_ARGUMENT where P does not divide the sequence or the heads; the message says what does.
+  // INVALID_ARGUMENT if P does not divide the sequence or the heads; the message gives divisors.
   // `ranks` outlives the exchange.
   static absl::StatusOr<HeadExchange> Make(const HeadsShape& shape, Communicator& ranks);
 
   const HeadsShape& shape() const { return shape_; }
-  // Of one rank, before and after.
+  // The elements of one rank, before and after an exchange.
   size_t part_elements() const {
     return shape_.elements() / static_cast<size_t>(ranks_->WorldSize());
   }
@@ -49,8 +49,8 @@ class HeadExchange {
  private:
   HeadExchange(const HeadsShape& shape, Communicator& ranks) : shape_(shape), ranks_(&ranks) {}
 
-  // Calls a function with each run of elements that a rank's part shares with the tensor: where it
-  // begins in either, and how long it is.
+  // Calls a function with each run of elements that a rank's part shares with the tensor: where the
+  // run begins in both, and its length.
   using Runs = void (*)(const HeadsShape& shape, size_t ranks, size_t rank,
                         absl::FunctionRef<void(size_t whole, size_t part, size_t elements)> copy);
   absl::Status Exchange(std::span<const float> in, Runs of_in, std::span<float> out, Runs of_out,

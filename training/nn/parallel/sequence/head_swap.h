@@ -1,5 +1,5 @@
-// Exchanges of heads (head_exchange.h) of whatever shapes come: each rank has a piece of every
-// sequence and, while it attends, whole sequences of its share of the heads (DeepSpeed-Ulysses).
+// Exchanges of heads (head_exchange.h) for tensors of any shape (DeepSpeed-Ulysses). Each rank has
+// a slice of every sequence; for attention it gets whole sequences of its share of the heads.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_HEAD_SWAP_H_
 #define GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_HEAD_SWAP_H_
 
@@ -14,23 +14,23 @@
 
 namespace geminid::collectives {
 
-// Collectives of the ranks that share the sequences, which make the same calls.
+// Collectives of the ranks that share the sequences. All ranks make the same calls.
 class HeadSwap {
  public:
-  // `ranks` outlives it; this rank's piece of each sequence is the one of its number.
+  // `ranks` outlives this object. Rank r has slice r of each sequence.
   explicit HeadSwap(Communicator* ranks) : ranks_(ranks) {}
 
   size_t ranks() const { return static_cast<size_t>(ranks_->WorldSize()); }
 
-  // `whole` is of whole sequences and all these heads. Pieces are [batch, sequence / ranks, heads,
-  // head_dim], heads are [batch, sequence, heads / ranks, head_dim]; the one becomes the other.
-  // `memory` is for what an exchange takes.
+  // Convert between pieces, [batch, sequence / ranks, heads, head_dim], and heads, [batch,
+  // sequence, heads / ranks, head_dim]. `whole` is the shape of whole sequences with all heads. The
+  // exchange's buffers come from `memory`.
   absl::Status ToHeads(const HeadsShape& whole, std::span<const float> pieces,
                        std::span<float> heads, Memory& memory = HeapMemory());
   absl::Status ToPieces(const HeadsShape& whole, std::span<const float> heads,
                         std::span<float> pieces, Memory& memory = HeapMemory());
 
-  // As Communicator's.
+  // Like Communicator::Abort.
   void Abort(const std::string& reason) { ranks_->Abort(reason); }
 
  private:

@@ -51,7 +51,7 @@ class RingOfPieces final : public PieceAttention {
   kernels::ThreadPool* const pool_;
 };
 
-// Whole sequences of a rank's share of the heads.
+// Tensors of whole sequences, with a rank's share of the heads.
 enum Part { kQ, kK, kV, kOut, kOutGradient, kQGradient, kKGradient, kVGradient, kParts };
 constexpr int kForwardParts = kOut + 1;
 
@@ -109,7 +109,7 @@ class HeadsOfPieces final : public PieceAttention {
  private:
   using Parts = std::array<FloatBlock, kParts>;
 
-  // A share of no head would be none of the kernel's shapes.
+  // The kernel accepts no shape without heads.
   absl::Status Check(const AttentionShape& mine) const {
     if (mine.heads % swap_.ranks() == 0 && mine.kv_heads % swap_.ranks() == 0) {
       return absl::OkStatus();
@@ -201,7 +201,8 @@ std::unique_ptr<PieceAttention> MakeHeadsOfPieces(Communicator& ranks, kernels::
 size_t HeadsOfPiecesBytes(const kernels::AttentionShape& mine, int ranks, RingTurn turn,
                           size_t threads) {
   const size_t per_head = sizeof(float) * mine.batch * mine.sequence * mine.head_dim;
-  const size_t tensors = turn == RingTurn::kForward ? 2 : 4;  // as queries, and as many as keys
+  // Tensors of the queries' shape, and as many of the keys' shape.
+  const size_t tensors = turn == RingTurn::kForward ? 2 : 4;
   const size_t workspace =
       kernels::AttentionWorkspaceBytes(WholeOf(mine, static_cast<size_t>(ranks)), threads);
   return tensors * per_head * (mine.heads + mine.kv_heads) +

@@ -22,12 +22,12 @@ absl::Status CheckSize(const char* what, size_t size, size_t expected) {
 
 constexpr char kKeys[] = "keys and values of a ring";
 
-// Keys, or their gradients, and then values.
+// Copies keys, or their gradients, and then values.
 void Put(std::span<const float> k, std::span<const float> v, const FloatBlock& to) {
   std::ranges::copy(v, std::ranges::copy(k, to.all().begin()).out);
 }
 
-// The larger of both.
+// The larger of both, in elements.
 size_t ElementsOfWork(size_t workspace_bytes, size_t elements) {
   return std::max((workspace_bytes + sizeof(float) - 1) / sizeof(float), elements);
 }
@@ -74,9 +74,9 @@ int RingAttention::OwnerIn(int step) const {
   return (ranks_->Rank() + ranks_->WorldSize() - step) % ranks_->WorldSize();
 }
 
-// The owner's first chunk is before or behind both of its mirror image and ours. Before ours: all
-// our queries see it, and none the mirror image, which is behind both. Behind: only our mirror
-// image sees it, and the owner's mirror image, too.
+// Each rank has two chunks of the sequence; the owner's second chunk mirrors its first. If the
+// owner's rank is lower, all our queries see the owner's first chunk, and none sees its second. If
+// it is higher, only the queries of our second chunk see the owner's chunks, and they see both.
 RingAttention::Visible RingAttention::VisibleOf(int owner) const {
   const size_t chunk = zigzag_.chunk();
   if (owner < ranks_->Rank()) return {.first_query = 0, .queries = 2 * chunk, .keys = chunk};
@@ -180,8 +180,8 @@ absl::Status RingAttention::RunForward(std::span<const float> q, std::span<const
       [&](int step) { return MergeVisible(room, OwnerIn(step), q, out, lse); });
 }
 
-// The two chunks of a rank are in the order of the sequence, so that causal attention within them
-// is that of the sequence.
+// The two chunks of a rank are in the order of the sequence, so causal attention among them is that
+// of the sequence.
 absl::Status RingAttention::AttendToOwn(const Room& room, std::span<const float> q,
                                         std::span<const float> k, std::span<const float> v,
                                         std::span<float> out, std::span<float> lse) {
@@ -206,8 +206,8 @@ absl::Status RingAttention::Arrive(Travelling& tensors) {
   return absl::OkStatus();
 }
 
-// Those of a step travel while those of the step before are used. No buffer may go while they do,
-// so what was begun is waited for whatever happens.
+// The keys of the next step travel while this step uses its own. Buffers must not be freed during a
+// transfer, so this waits for every transfer, even after an error.
 absl::Status RingAttention::OverAllKeys(Travelling& keys, std::span<const float> k,
                                         std::span<const float> v,
                                         absl::FunctionRef<absl::Status()> use_own,
@@ -268,14 +268,14 @@ absl::Status RingAttention::RunBackward(const Saved& saved, std::span<const floa
     return AddToThoseOfOthers(room, OwnerIn(step), saved, dout, dq);
   }));
   if (!travels) return absl::OkStatus();
-  Pass(gradients);  // home
+  Pass(gradients);  // back to the owner
   GEMINID_RETURN_IF_ERROR(Arrive(gradients));
   std::ranges::copy(gradients.here.all().first(key_elements()), dk.begin());
   std::ranges::copy(gradients.here.all().last(key_elements()), dv.begin());
   return absl::OkStatus();
 }
 
-// The gradients of the keys that are here come while this rank's share in them is computed.
+// Receives the gradients for the current keys while this rank computes its contribution.
 absl::Status RingAttention::AddToThoseOfOthers(Room& room, int owner, const Saved& saved,
                                                std::span<const float> dout, std::span<float> dq) {
   Pass(room.gradients);
@@ -294,7 +294,7 @@ absl::Status RingAttention::GradientsOfOwn(const Room& room, const Saved& saved,
   const size_t width = shape_.head_dim;
   float* const delta = room.delta.data();
   for (size_t row = 0; row < lse_elements(); ++row) {
-    const size_t head = row % shape_.heads, token = row / shape_.heads;  // of all entries
+    const size_t head = row % shape_.heads, token = row / shape_.heads;  // of all batch entries
     double sum = 0;
     for (size_t i = row * width; i < (row + 1) * width; ++i) {
       sum += static_cast<double>(dout[i]) * static_cast<double>(saved.out[i]);
@@ -304,7 +304,7 @@ absl::Status RingAttention::GradientsOfOwn(const Room& room, const Saved& saved,
   }
   const kernels::AttentionShape own = Own();
   const size_t queries = shape_.heads * width, keys = shape_.kv_heads * width;
-  // With the lse of all keys the kernel's softmax is that of the sequence.
+  // With the lse of all keys, the kernel's softmax is that of the whole sequence.
   const kernels::AttentionSaved<float> of_own = {.q = {saved.q.data(), queries},
                                                  .k = {saved.k.data(), keys},
                                                  .v = {saved.v.data(), keys},

@@ -1,5 +1,5 @@
-// Causal attention over a sequence that is cut over ranks, with keys and values going round (Ring
-// Attention, arXiv:2310.01889; cut as for the training of Llama 3, arXiv:2407.21783).
+// Causal attention over a sequence that is partitioned over ranks: keys and values travel in a ring
+// (Ring Attention, arXiv:2310.01889; partitioned as for Llama 3, arXiv:2407.21783).
 #ifndef GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_RING_ATTENTION_H_
 #define GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_RING_ATTENTION_H_
 
@@ -19,7 +19,7 @@
 
 namespace geminid::collectives {
 
-// Of the whole. Unlike an exchange of heads this works with any number of heads.
+// The shape over all ranks. Unlike an exchange of heads, a ring works with any number of heads.
 struct RingShape {
   size_t batch = 0;
   size_t sequence = 0;
@@ -29,30 +29,31 @@ struct RingShape {
   float scale = 0;
 };
 
-// Rank r has the tokens that Zigzag says. Each adds up the attention of its queries to its own
-// keys, to those of rank r-1, r-2 and so on, which come from one neighbour and go to the other. The
-// softmaxes over the keys of one rank each are merged by their log-sum-exp, so results differ from
-// attention in one place by rounding, and are the same bits on every run. In fp32.
+// Rank r has the tokens that Zigzag gives it. Each rank adds up the attention of its queries to its
+// own keys, then to those of rank r-1, r-2 and so on. It receives keys from one neighbour and sends
+// them to the other. The softmaxes over each rank's keys are merged by their log-sum-exp. So
+// results differ from attention on one rank by rounding, and have the same bits on every run. In
+// fp32.
 //
 // With n = batch * tokens * kv_heads * head_dim of a rank and P ranks, each rank receives from one
-// other and sends to one other
+// neighbour and sends to the other
 //   forward   2 (P-1) n elements: keys and values
-//   backward  2 (P-1) n + 2 P n: these again, and their gradients, which go all the way home
-// Keys and values, and the gradients of those before, travel beside the attention to those that are
-// here. Apart from one's own keys, which are half visible, every rank does the same work in every
-// step. Takes 4 n elements while it runs, in the backward pass 8 n and a number for each query, and
-// beside them the larger of what the kernel needs and a tile of scores (visible_attention.h), with
-// 2 n more in the backward pass: RingAttentionBytes. RESOURCE_EXHAUSTED where that is refused,
-// which the other ranks are told. One thread at a time.
+//   backward  2 (P-1) n + 2 P n: keys and values again, and their gradients, back to the owner
+// The next keys and values, and the gradients of the previous ones, travel during the attention to
+// the current ones. Every rank does the same work in every step, except for its own keys, of which
+// half are visible. A pass takes 4 n elements while it runs; the backward pass takes 8 n and one
+// number per query. Both also take the larger of the kernel's workspace and a tile of scores
+// (visible_attention.h), the latter with 2 n more in the backward pass: RingAttentionBytes. If that
+// is refused, a pass returns RESOURCE_EXHAUSTED and tells the other ranks. One thread at a time.
 class RingAttention {
  public:
-  // INVALID_ARGUMENT where 2 P does not divide the sequence, or kv_heads the heads. `ranks` and
-  // `pool`, which may be null, outlive this.
+  // INVALID_ARGUMENT if 2 P does not divide the sequence, or kv_heads the heads. `ranks` and
+  // `pool`, which may be null, outlive this object.
   static absl::StatusOr<RingAttention> Make(const RingShape& shape, AsyncCommunicator& ranks,
                                             kernels::ThreadPool* pool = nullptr);
 
   const RingShape& shape() const { return shape_; }
-  // Of one rank per batch entry.
+  // The tokens of one rank in each batch entry.
   size_t tokens() const { return zigzag_.tokens(); }
 
   // q, out [batch, tokens, heads, head_dim]; k, v [batch, tokens, kv_heads, head_dim];
@@ -60,7 +61,7 @@ class RingAttention {
   absl::Status Forward(std::span<const float> q, std::span<const float> k, std::span<const float> v,
                        std::span<float> out, std::span<float> lse, Memory& memory = HeapMemory());
 
-  // The inputs of the forward pass and its results.
+  // The inputs and results of the forward pass.
   struct Saved {
     std::span<const float> q, k, v, out, lse;
   };
@@ -82,35 +83,35 @@ class RingAttention {
   struct Visible {
     size_t first_query = 0;
     size_t queries = 0;
-    size_t keys = 0;  // from the first on
+    size_t keys = 0;  // from the first key on
   };
   Visible VisibleOf(int owner) const;
-  // Whose keys this rank has in a step.
+  // The rank whose keys this rank has in a step.
   int OwnerIn(int step) const;
-  // The rows of one head that this rank's tensor has from `first` on.
+  // The rows of one head in this rank's tensor, from token `first` on.
   template <class T>
   HeadRows<T> RowsOf(T* tensor, size_t heads, size_t entry, size_t head, size_t first,
                      size_t count) const;
 
-  // What a rank has of what goes round, and room for what comes in its place.
+  // A buffer that travels in the ring, and one into which the next comes.
   struct Travelling {
     FloatBlock here, coming;
     Pending arrival;
   };
-  // What a pass works in. Where there is one rank nothing travels.
+  // The buffers of a pass. With one rank nothing travels.
   struct Room {
     Travelling keys;       // K, then V
-    Travelling gradients;  // of those, as far as they have been added up
+    Travelling gradients;  // of the keys and values, as far as they are added up
     FloatBlock delta;
-    // What attention to the own keys works in, and then, in the same place, that to others'.
+    // Workspace for attention to the own keys, then for attention to others' keys.
     FloatBlock work;
-    std::span<float> shares;  // of this rank in those of one step
+    std::span<float> shares;  // this rank's contribution to the gradients of one step
     VisibleAttention::Room visible;
   };
   absl::StatusOr<Room> TakeForward(Memory& memory) const;
   absl::StatusOr<Room> TakeBackward(Memory& memory) const;
   absl::StatusOr<Travelling> TakeTravelling(Memory& memory, const char* what) const;
-  // For as many elements beside what the kernel needs.
+  // Enough for `elements` elements and for the kernel, which do not use it at the same time.
   absl::StatusOr<FloatBlock> TakeWork(Memory& memory, size_t elements) const;
 
   absl::Status RunForward(std::span<const float> q, std::span<const float> k,
@@ -118,7 +119,7 @@ class RingAttention {
                           Memory& memory);
   absl::Status RunBackward(const Saved& saved, std::span<const float> dout, std::span<float> dq,
                            std::span<float> dk, std::span<float> dv, Memory& memory);
-  // `use_own` with this rank's own keys and values here, then `use` with those of each step.
+  // Calls `use_own` with this rank's own keys and values, then `use` for each further step.
   absl::Status OverAllKeys(Travelling& keys, std::span<const float> k, std::span<const float> v,
                            absl::FunctionRef<absl::Status()> use_own,
                            absl::FunctionRef<absl::Status(int)> use);
@@ -132,9 +133,9 @@ class RingAttention {
                                   std::span<const float> dout, std::span<float> dq);
   absl::Status AddVisible(const Room& room, int owner, const Saved& saved,
                           std::span<const float> dout, std::span<float> dq);
-  // Begins to give what is here to the next rank and to take the one before's.
+  // Begins to send a buffer to the next rank and to receive the previous rank's.
   void Pass(Travelling& tensors);
-  // Until that has come, which is then here.
+  // Waits for the received buffer, which then becomes `here`.
   static absl::Status Arrive(Travelling& tensors);
 
   RingShape shape_;
@@ -144,8 +145,8 @@ class RingAttention {
   VisibleAttention visible_;
 };
 
-// What a rank of `ranks` takes while it runs, but for the alignment of blocks and what products ask
-// for.
+// The bytes that each of `ranks` ranks takes while a pass runs, without the alignment of blocks and
+// the workspace of matrix products.
 enum class RingTurn : uint8_t { kForward, kBackward };
 size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size_t threads);
 

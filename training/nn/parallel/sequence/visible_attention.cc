@@ -14,7 +14,7 @@ using kernels::FromKernel;
 using kernels::MatmulShape;
 using kernels::Transpose;
 
-// Replaces a row of scores by its softmax times its sum, and returns the logarithm of the sum.
+// Replaces a row of scores by its softmax times `sum`; returns the logarithm of the sum.
 double SoftmaxRow(float* row, size_t count, float scale, double* sum) {
   float best = row[0];
   for (size_t i = 1; i < count; ++i) best = std::max(best, row[i]);

@@ -1,4 +1,4 @@
-// Attention of queries to keys that all come before them: no mask.
+// Attention of queries to keys that are all visible, so no mask is needed.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_VISIBLE_ATTENTION_H_
 #define GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_VISIBLE_ATTENTION_H_
 
@@ -22,46 +22,47 @@ struct HeadRows {
   HeadRows From(size_t row, size_t count) const { return {data + row * stride, stride, count}; }
 };
 
-// One head at a time, queries in tiles of kTileRows, in fp32. One thread at a time. INTERNAL: a
-// kernel refused its arguments.
+// Computes one head at a time, queries in tiles of kTileRows, in fp32. One thread at a time.
+// INTERNAL: a kernel refused its arguments.
 class VisibleAttention {
  public:
-  // `pool` may be null and outlives this.
+  // `pool` may be null; it outlives this object.
   VisibleAttention(size_t head_dim, float scale, kernels::ThreadPool* pool)
       : head_dim_(head_dim), scale_(scale), pool_(pool) {}
 
   static constexpr size_t kTileRows = 64;
 
-  // What calls work in, for so many keys at most: in fp32 a tile's scores, and what they give of
-  // the values, or in the backward pass the gradients of the scores. A product takes what its
-  // kernel asks for of the memory.
+  // The buffers of a call, for at most so many keys, in fp32: a tile's scores, and either the
+  // scores times the values, or in the backward pass the gradients of the scores. The workspace of
+  // matrix products comes from `memory`.
   struct Room {
-    Memory* memory = nullptr;   // outlives it
+    Memory* memory = nullptr;   // outlives the call
     std::span<float> scores{};  // [tile, keys]
-    std::span<float> beside{};  // [tile, head_dim], or [tile, keys]
+    std::span<float> beside{};  // [tile, head_dim], or [tile, keys] in the backward pass
   };
   static size_t ElementsToMerge(size_t keys, size_t head_dim) {
     return kTileRows * (keys + head_dim);
   }
   static size_t ElementsForGradients(size_t keys) { return 2 * kTileRows * keys; }
-  // In so many elements of either.
+  // Divides `elements` into the two buffers.
   static Room RoomIn(Memory& memory, size_t keys, std::span<float> elements) {
     return {&memory, elements.first(kTileRows * keys), elements.subspan(kTileRows * keys)};
   }
 
-  // Merges the attention to these keys into `out` and `lse` [rows of q], the attention to others:
-  // two softmaxes weighted by the sums that they were divided by, of which lse is the logarithm.
+  // Merges the attention to these keys into `out` and `lse` [rows of q], which hold the attention
+  // to other keys. The two softmaxes are weighted by the sums of their exponentials; lse is the
+  // logarithm of such a sum.
   absl::Status Merge(const Room& room, const HeadRows<const float>& q,
                      const HeadRows<const float>& k, const HeadRows<const float>& v,
                      const HeadRows<float>& out, float* lse) const;
 
-  // What the backward pass reads of the queries: lse and out are those of all their keys.
+  // The values of the queries that the backward pass reads. lse and delta are over all their keys.
   struct Saved {
     HeadRows<const float> q, dout;
     const float* lse = nullptr;
-    const float* delta = nullptr;  // the sum of dout * out, by row
+    const float* delta = nullptr;  // the sum of dout * out, for each row
   };
-  // Adds what these keys contribute.
+  // Adds the contributions of these keys to the gradients.
   absl::Status AddGradients(const Room& room, const Saved& saved, const HeadRows<const float>& k,
                             const HeadRows<const float>& v, const HeadRows<float>& dq,
                             const HeadRows<float>& dk, const HeadRows<float>& dv) const;

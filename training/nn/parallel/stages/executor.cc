@@ -18,10 +18,10 @@
 namespace geminid::collectives {
 namespace {
 
-// Room for so many parcels, and no more. Any thread.
+// A fixed number of buffers for parcels. Any thread.
 class Shelf {
  public:
-  // The place of one parcel; comes back when it is destroyed, before the shelf is.
+  // The buffer of one parcel. Its destructor returns the buffer; the shelf must still exist.
   class Place {
    public:
     Place() = default;  // none
@@ -45,14 +45,14 @@ class Shelf {
     size_t index_ = 0;
   };
 
-  // `room` is for `places` parcels.
+  // `room` has the memory of `places` parcels.
   Shelf(FloatBlock room, size_t places) : room_(std::move(room)), each_(0), free_(places) {
     if (places > 0) each_ = room_.size() / places;
     std::iota(free_.begin(), free_.end(), size_t{0});
   }
 
-  // There are as many as the schedule has at once: whoever waits does so for a parcel that its
-  // receiver has, and that its sender is about to let go of.
+  // Waits for a free buffer. There are as many as the schedule has in use at once. So a caller
+  // waits only for a parcel that its receiver already has and that its sender is about to free.
   Place Take() {
     std::unique_lock lock(mutex_);
     came_back_.wait(lock, [this] { return !free_.empty(); });
@@ -80,12 +80,12 @@ class Shelf {
 
 class Executor : public PipelineExecutor {
  public:
-  // The way to one other stage, and what comes from there, in the order in which it is sent.
+  // The connection to another stage, and the parcels that come from it, in the order of sending.
   struct Neighbour {
     std::unique_ptr<AsyncCommunicator> out;
     std::unique_ptr<Communicator> in;
     std::vector<Parcel> arrivals;
-    size_t arrived = 0;  // in this run
+    size_t arrived = 0;  // in the current run
   };
 
   Executor(const PipelineShape& shape, PipelineSchedule schedule, int stage, FloatBlock room,
@@ -156,9 +156,10 @@ class Executor : public PipelineExecutor {
     return absl::OkStatus();
   }
 
-  // What comes before it is kept until it is asked for.
+  // Receives the needed parcel, and stores the parcels that come before it until they are needed.
   absl::StatusOr<Shelf::Place> Take(const Delivery& need) {
-    while (!here_.contains(need.parcel)) {  // the schedule has it made before, if this stage does
+    // If this stage makes the parcel, the schedule has made it earlier.
+    while (!here_.contains(need.parcel)) {
       Neighbour& neighbour = neighbours_.at(need.stage);
       const Parcel& next = neighbour.arrivals[neighbour.arrived++];
       Shelf::Place place = shelf_.Take();
@@ -173,7 +174,7 @@ class Executor : public PipelineExecutor {
   const std::vector<PipelineAction> actions_;
   const int stage_;
   Shelf shelf_;
-  std::map<Parcel, Shelf::Place> here_;  // arrived, and not asked for yet
+  std::map<Parcel, Shelf::Place> here_;  // arrived, but not needed yet
   std::map<int, Neighbour> neighbours_;  // by stage
   absl::Status failure_;
 };
@@ -196,9 +197,9 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
   absl::StatusOr<FloatBlock> room = FloatBlock::Allocate(
       memory, "what passes between the stages of a pipeline", places * activation_elements);
   GEMINID_RETURN_IF_ERROR(TellIfRefused(stages, room.status()));
-  GEMINID_RETURN_IF_ERROR(stages.Barrier());  // all have theirs, or none goes on
+  GEMINID_RETURN_IF_ERROR(stages.Barrier());  // no rank continues unless all have their memory
   std::map<int, Executor::Neighbour> neighbours;
-  // Activations one way and gradients the other: whoever has an in of a stage has an out to it.
+  // Activations go one way and gradients the other, so each pair of neighbours has both directions.
   for (auto& [route, parcels] : RoutesOf(shape, *schedule)) {
     const auto [from, to] = route;
     if (from != own && to != own) continue;

@@ -1,5 +1,5 @@
-// Runs one stage's part of a pipeline's schedule: receives what an action needs, lets the stage
-// work, and sends what comes out while the next action runs.
+// Runs one stage's part of a pipeline's schedule: receives the inputs of an action, lets the stage
+// compute, and sends the results while the next action runs.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_EXECUTOR_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_EXECUTOR_H_
 
@@ -21,11 +21,12 @@ class PipelineStage {
  public:
   virtual ~PipelineStage() = default;
 
-  // `in` is empty at the model's first part, which has the input itself; `out` at its last, which
-  // computes the loss.
+  // `in` is empty at the model's first part, which has the input itself. `out` is empty at the last
+  // part, which computes the loss.
   virtual absl::Status Forward(int part, int micro_batch, std::span<const float> in,
                                std::span<float> out) = 0;
-  // From the gradient of the output, empty at the last part, that of the input, empty at the first.
+  // Computes the input's gradient, which is empty at the first part, from the output's gradient,
+  // which is empty at the last part.
   virtual absl::Status BackwardInput(int part, int micro_batch, std::span<const float> out_gradient,
                                      std::span<float> in_gradient) = 0;
   // Adds the gradients of the weights. Called once for each micro-batch, after BackwardInput.
@@ -34,12 +35,13 @@ class PipelineStage {
 
 class PipelineExecutor {
  public:
-  // `stages` has a rank for each stage, in order; the executor makes communicators of each two
-  // neighbours and lets go of it. A collective of them all. `activation_elements`: of what passes
-  // between two parts for one micro-batch, the same everywhere. From now on it has room in `memory`
-  // for MostParcels (parcels.h) of these. INVALID_ARGUMENT as MakePipelineSchedule, or where the
-  // ranks are not as many as the stages; RESOURCE_EXHAUSTED where that room is refused, which the
-  // other ranks are told before anything is sent.
+  // `stages` has a rank for each stage, in order. Make is a collective of these ranks; it makes a
+  // communicator for each pair of neighbours and does not use `stages` afterwards.
+  // `activation_elements` is the size of the data between two parts for one micro-batch, equal
+  // everywhere. The executor holds MostParcels (parcels.h) buffers of this size in `memory`.
+  // INVALID_ARGUMENT like MakePipelineSchedule, or if there are not as many ranks as stages. If
+  // memory is refused, returns RESOURCE_EXHAUSTED and tells the other ranks before anything is
+  // sent.
   static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Make(const PipelineShape& shape,
                                                                 const PipelineCosts& costs,
                                                                 size_t activation_elements,
@@ -47,9 +49,10 @@ class PipelineExecutor {
                                                                 Memory& memory = HeapMemory());
   virtual ~PipelineExecutor() = default;
 
-  // One pass over all micro-batches; returns when this stage has done its part and all that it sent
-  // was taken. Errors: the stage's own, after which the neighbours get ABORTED, and those of the
-  // communicators. After an error the executor gives the same again. One thread at a time.
+  // Runs one pass over all micro-batches. Returns when this stage is done and its receivers have
+  // taken all parcels. Errors are those of the stage, after which the neighbours get ABORTED, and
+  // those of the communicators. After an error every call returns the same error. One thread at a
+  // time.
   virtual absl::Status Run(PipelineStage& stage) = 0;
 };
 

@@ -13,7 +13,7 @@ uint64_t MostHeldBytes(std::span<const PipelineAction> actions, std::span<const 
         now += part.forward;
         break;
       case PipelineWork::kBackwardInput:
-        // One goes as the other comes, operator by operator.
+        // Operator by operator, the later bytes replace the forward bytes.
         now = now - part.forward + part.later;
         break;
       case PipelineWork::kBackwardWeight:

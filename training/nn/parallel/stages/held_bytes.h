@@ -9,8 +9,8 @@
 
 namespace geminid::collectives {
 
-// Of one part and micro-batch: what its forward leaves, and what its weights' gradients are made
-// from, which takes its place when its input's is there.
+// The bytes of one part and micro-batch: `forward` from the forward pass until the input's gradient
+// is computed; then `later`, the inputs of the weights' gradients.
 struct PartBytes {
   uint64_t forward = 0;
   uint64_t later = 0;

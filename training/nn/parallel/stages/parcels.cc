@@ -6,13 +6,13 @@
 namespace geminid::collectives {
 namespace {
 
-// Which parcels have come from another stage, of those that it sends in order.
+// Tracks which parcels have come from other stages. Each stage sends its parcels in order.
 class Arrivals {
  public:
   Arrivals(const PipelineShape& shape, const Routes& routes, int stage)
       : shape_(shape), routes_(routes), stage_(stage) {}
 
-  // Whether the action's need must be taken from a stage: what comes before it is taken, too.
+  // The stage from which the action still needs a parcel. Earlier parcels of that stage come first.
   std::optional<int> WaitsFor(const PipelineAction& action) const {
     const std::optional<Delivery> need = NeedOf(shape_, stage_, action);
     if (!need.has_value() || here_.contains(need->parcel)) return std::nullopt;
@@ -27,7 +27,7 @@ class Arrivals {
     const auto found = taken_.find(from);
     return found == taken_.end() ? 0 : found->second;
   }
-  // The action has it now.
+  // The action takes the parcel.
   void Use(const Parcel& parcel) { here_.erase(parcel); }
   void Keep(const Parcel& parcel) { here_.insert(parcel); }
   size_t here() const { return here_.size(); }
@@ -36,11 +36,11 @@ class Arrivals {
   const PipelineShape& shape_;
   const Routes& routes_;
   const int stage_;
-  std::map<int, size_t> taken_;  // by stage
+  std::map<int, size_t> taken_;  // by sending stage
   std::set<Parcel> here_;
 };
 
-// By what `stage` has sent to the others before: how many of this stage's parcels it has taken.
+// For each parcel that `stage` sends: how many of this stage's parcels it has taken before.
 using TakenBefore = std::map<Parcel, size_t>;
 
 TakenBefore TakenBeforeSending(const PipelineShape& shape, const PipelineSchedule& schedule,
@@ -58,7 +58,7 @@ TakenBefore TakenBeforeSending(const PipelineShape& shape, const PipelineSchedul
   return taken;
 }
 
-// What this stage has sent to others, and what of that it knows to have been taken.
+// Counts the parcels that this stage has sent, and those that it knows to have arrived.
 class Sent {
  public:
   void Send(int to) { ++ways_[to].sent; }

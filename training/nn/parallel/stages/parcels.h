@@ -20,25 +20,25 @@ struct Parcel {
   auto operator<=>(const Parcel&) const = default;
 };
 
-// With the stage at the other end.
+// A parcel and the stage that sends or receives it.
 struct Delivery {
   Parcel parcel;
   int stage = 0;
 };
-// What an action of `stage` needs of the part before, or behind in a backward pass, if anything.
+// The parcel that an action of `stage` needs from the part before, or in a backward pass from the
+// part after; nothing if it needs none.
 std::optional<Delivery> NeedOf(const PipelineShape& shape, int stage, const PipelineAction& action);
-// What it leaves for the next part, if anything.
+// The parcel that an action gives to the next part of its pass; nothing if it gives none.
 std::optional<Delivery> DeliveryOf(const PipelineShape& shape, int stage,
                                    const PipelineAction& action);
 
-// By pair of stages that have something for each other, what goes from the first to the second, in
-// order.
+// The parcels from one stage to another, in order, for each pair of stages that exchange parcels.
 using Routes = std::map<std::array<int, 2>, std::vector<Parcel>>;
 Routes RoutesOf(const PipelineShape& shape, const PipelineSchedule& schedule);
 
-// How many parcels a stage has at once in its schedule, at most: what an action works on and gives,
-// what has come and is not asked for yet, and what was sent and may not have been taken, however
-// far the other stages lag behind.
+// The most parcels that a stage has at once in its schedule, however far the other stages lag
+// behind. They are the input and output of the current action, parcels that arrived early, and sent
+// parcels that may not have been taken.
 size_t MostParcels(const PipelineShape& shape, const PipelineSchedule& schedule, int stage);
 
 }  // namespace geminid::collectives

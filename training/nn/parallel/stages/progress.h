@@ -1,4 +1,5 @@
-// Which actions of a pipeline are done, and when: all dependences between actions are here.
+// Tracks which actions of a pipeline are done, and when. This class knows all dependences of
+// actions.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_PROGRESS_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_PROGRESS_H_
 
@@ -10,27 +11,27 @@
 
 namespace geminid::collectives {
 
-// The forward of a position needs that of the one before; the backward of a position that of the
-// one after, and its own forward; the weights' half the input's half.
+// A forward needs the forward of the position before. A backward needs the backward of the position
+// after and its own forward. A backward of the weights needs the backward of the input.
 class PipelineProgress {
  public:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   PipelineProgress(const PipelineShape& shape, const PipelineCosts& costs);
 
-  // From when on the action may run: kNever while what it needs has not run.
+  // The time from which the action may run; kNever if an action that it needs has not run.
   double ReadyAt(int stage, const PipelineAction& action) const;
   double CostOf(PipelineWork work) const;
   bool IsDone(int stage, const PipelineAction& action) const;
   void Finish(int stage, const PipelineAction& action, double at);
 
  private:
-  struct Times {  // of the ends, by micro-batch and position
+  struct Times {  // the times of completion, by micro-batch and position
     double forward = kNever, input = kNever, weight = kNever;
   };
   size_t IndexOf(int micro_batch, int position) const;
   const Times& At(int micro_batch, int position) const;
-  // `at` as it reaches `stage` from the stage of `position`.
+  // The time when the result of `position`, ready at `at`, reaches `stage`.
   double Arrived(double at, int position, int stage) const;
 
   const PipelineShape shape_;

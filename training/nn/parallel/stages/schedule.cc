@@ -36,7 +36,7 @@ absl::Status CheckShape(const PipelineShape& shape) {
       shape.micro_batches, shape.stages, below == 0 ? shape.stages : below));
 }
 
-// `warm_up` forwards, then a forward and a backward in turn, then the backwards that are left.
+// `warm_up` forwards, then a forward and a backward in turn, then the remaining backwards.
 template <class ForwardAt, class BackwardAt>
 std::vector<PipelineAction> InTurn(int total, int warm_up, ForwardAt forward_at,
                                    BackwardAt backward_at) {
@@ -51,7 +51,7 @@ std::vector<PipelineAction> InTurn(int total, int warm_up, ForwardAt forward_at,
   return actions;
 }
 
-// Forwards before the first backward follows one.
+// The number of forwards before the first pair of forward and backward.
 int WarmUpOf1F1B(const PipelineShape& shape, int stage) { return shape.stages - 1 - stage; }
 int WarmUpOfInterleaved(const PipelineShape& shape, int stage) {
   return 2 * (shape.stages - 1 - stage) + (shape.parts - 1) * shape.stages;
@@ -68,7 +68,8 @@ std::vector<PipelineAction> StageOf1F1B(const PipelineShape& shape, int stage) {
       });
 }
 
-// The k-th forward of a stage: S micro-batches pass its first part, the same ones the next part ...
+// Forwards go in rounds: S micro-batches pass the first part, then the same ones the next part, and
+// so on.
 std::vector<PipelineAction> StageOfInterleaved(const PipelineShape& shape, int stage) {
   const int round = shape.stages * shape.parts;
   const auto part_at = [&](int k) { return k % round / shape.stages; };

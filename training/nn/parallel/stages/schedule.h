@@ -1,14 +1,14 @@
-// In which order each stage of a pipeline works on its micro-batches. Pure functions: every stage
-// computes its own list, and the lists of all stages fit together without deadlock.
+// The order in which each stage of a pipeline computes its micro-batches. Pure functions: every
+// stage computes its own list, and the lists of all stages cannot deadlock.
 //
-// Stages s = 0 .. S-1, micro-batches m = 0 .. M-1. A stage holds one or more parts of the model,
-// which a micro-batch passes in the order of their numbers, its position = 0 .. parts * S - 1:
+// Stages s = 0 .. S-1, micro-batches m = 0 .. M-1. A stage has one or more parts of the model. A
+// micro-batch passes the parts in the order of their position = 0 .. parts * S - 1:
 //
 //   1F1B, interleaved   part p of stage s is at position p S + s        0 1 2 3 0 1 2 3
 //   ZBV                 parts at positions s and 2S - 1 - s             0 1 2 3 3 2 1 0
 //
-// A backward has two halves that need not follow each other: the gradient of the input, which the
-// stage before waits for, and those of the weights, which nobody waits for.
+// A backward has two halves, which may be apart: the gradient of the input, for which the stage
+// before waits, and the gradients of the weights, for which no stage waits.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_SCHEDULE_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_SCHEDULE_H_
 
@@ -28,7 +28,7 @@ enum class PipelineWork : uint8_t {
   kForward,
   kBackward,        // both halves
   kBackwardInput,   // the gradient of the input
-  kBackwardWeight,  // those of the weights
+  kBackwardWeight,  // the gradients of the weights
 };
 
 struct PipelineAction {
@@ -45,7 +45,7 @@ struct PipelineShape {
   int parts = 1;  // of a stage: 1 in 1F1B, 2 in ZBV
 };
 
-// Relative times of one part's work on one micro-batch. A backward takes both of its halves.
+// Relative times of one part's work on one micro-batch. A backward takes the time of both halves.
 struct PipelineCosts {
   double forward = 1;
   double backward_input = 1;
@@ -53,12 +53,12 @@ struct PipelineCosts {
   double transfer = 0;  // between two stages
 };
 
-// By stage, the actions in their order.
+// The actions of each stage, in order.
 using PipelineSchedule = std::vector<std::vector<PipelineAction>>;
 
-// INVALID_ARGUMENT: sizes below 1; parts that the kind does not take; interleaved with
-// micro-batches that the stages do not divide. Fewer micro-batches than stages are legal, and
-// mostly bubble.
+// INVALID_ARGUMENT: a size is below 1; the kind does not allow `parts`; or interleaved with
+// micro-batches that the number of stages does not divide. Fewer micro-batches than stages are
+// allowed, but leave stages mostly idle.
 //   1F1B         S - 1 - s forwards, then one forward and one backward in turn
 //   interleaved  2 (S - 1 - s) + (parts - 1) S forwards, then in turn (Narayanan et al. 2021)
 //   ZBV          greedy by `costs` under the memory of 1F1B: 2 S parts' activations in flight per
@@ -66,10 +66,10 @@ using PipelineSchedule = std::vector<std::vector<PipelineAction>>;
 absl::StatusOr<PipelineSchedule> MakePipelineSchedule(const PipelineShape& shape,
                                                       const PipelineCosts& costs = {});
 
-// How many parts' activations the stage holds at once, at most; exact but for ZBV.
+// The most activations of parts that the stage holds at once; exact except for ZBV.
 int MostInFlight(const PipelineShape& shape, int stage);
 
-// Where in the model part `part` of stage `stage` is, and back.
+// The position of part `part` of stage `stage` in the model, and the inverse.
 int PositionOf(const PipelineShape& shape, int stage, int part);
 struct PipelinePlace {
   int stage = 0;

@@ -1,4 +1,5 @@
-// When each action of a schedule runs, if each takes its cost and waits only for what it needs.
+// Computes when each action of a schedule runs. An action takes its cost, and waits only for the
+// actions that it needs.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_TIMELINE_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_TIMELINE_H_
 
@@ -14,16 +15,16 @@ struct PipelineTimeline {
     double begin = 0;
     double end = 0;
   };
-  std::vector<std::vector<Span>> spans;  // as the schedule
+  std::vector<std::vector<Span>> spans;  // in the order of the schedule
   double end = 0;                        // of the last action
   std::vector<double> busy;              // by stage
-  std::vector<int> most_in_flight;       // by stage: parts' activations held at once
-  // Of the time that all stages have until the end, the share in which they have nothing to do.
+  std::vector<int> most_in_flight;       // by stage: the most activations of parts held at once
+  // The share of the time of all stages, until the end, in which they are idle.
   double bubble() const;
 };
 
-// INVALID_ARGUMENT naming the stage and what it waits for if the schedule cannot end, does
-// something twice, or leaves something out. A part's activations are held from the begin of its
+// INVALID_ARGUMENT if the schedule cannot end, repeats an action, or lacks one; the message names
+// the stage and the action for which it waits. A part's activations are held from the begin of its
 // forward to the end of its weights' gradients.
 absl::StatusOr<PipelineTimeline> RunSchedule(const PipelineShape& shape,
                                              const PipelineSchedule& schedule,

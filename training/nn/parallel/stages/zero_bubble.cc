@@ -13,22 +13,22 @@
 namespace geminid::collectives {
 namespace {
 
-// What a greedy schedule goes by. Which is best depends on the costs, above all on how long it
-// takes between stages, so all are tried.
+// The parameters of a greedy schedule. The best ones depend on the costs, above all on the transfer
+// time between stages, so all combinations are tried.
 struct Habits {
-  // A weights' gradient starts in a gap that is at least this share of its time. Smaller shares
-  // keep memory low, larger ones keep others from waiting.
+  // The gradients of weights start in a gap of at least this share of their time. Smaller shares
+  // hold less memory; larger shares delay other stages less.
   double gap_share = 0;
-  // Part 1's works go before others that could begin sooner, if by no more than so many forwards:
-  // they are on the way back, which frees memory.
+  // Part 1's actions go before others that could begin earlier by at most so many forwards. Part 1
+  // leads back to the first stage, which frees memory.
   double forward_patience = 0;
   double gradient_patience = 0;
-  // Places that part 0 leaves to part 1, without which nothing becomes free. At least 1.
+  // The number of places that part 0 leaves for part 1, which frees places. At least 1.
   int kept_places = 1;
-  // With one place left or none a weights' gradient, which frees one, comes first.
+  // With at most one free place, the gradients of weights come first, because they free a place.
   bool frees_early = false;
-  // Made as if messages took next to no time. Such an order is denser, which can be worth more than
-  // what it then waits.
+  // Plans as if transfers took almost no time. Such a schedule is denser, which can save more than
+  // the transfers then cost.
   bool ignores_links = false;
 };
 
@@ -89,19 +89,18 @@ class Greedy {
   struct Stage {
     double free = 0;
     int in_flight = 0;
-    // The next micro-batch, by part.
+    // The next micro-batch of each part.
     std::array<int, 2> forward = {}, input = {}, weight = {};
   };
 
-  // An order for messages that take no time at all would have none to spare for the way from thread
-  // to thread.
+  // A transfer never takes zero time, because the threads of two stages need time to meet.
   static PipelineCosts MadeFor(PipelineCosts costs, const Habits& habits) {
     const double least = 0.01 * costs.forward;
     costs.transfer = habits.ignores_links ? least : std::max(least, costs.transfer);
     return costs;
   }
 
-  // As much as 1F1B holds in its first stage: S whole stages, each of two parts.
+  // The activations that 1F1B holds in its first stage: S stages with two parts each.
   int MostInFlight() const { return 2 * shape_.stages; }
 
   Candidate At(int stage, PipelineWork work, int part, int micro_batch) const {
@@ -122,8 +121,8 @@ class Greedy {
     return best.begin - own.free >= habits_.gap_share * cost ? *weight : best;
   }
 
-  // Of what others wait for. Of two that can begin at the same time the first asked for: who waits
-  // for it has waited longest.
+  // The next action for which other stages wait. Of two that can begin at the same time, the one
+  // that is considered first wins: others have waited longer for it.
   Candidate NextUrgent(int stage) const {
     const Stage& own = stages_[static_cast<size_t>(stage)];
     Candidate best;
@@ -146,7 +145,7 @@ class Greedy {
     return best;
   }
 
-  // The oldest that is ready at once.
+  // The oldest gradients of weights that can be computed now; those of part 1 first.
   std::optional<Candidate> NextWeight(int stage) const {
     const Stage& own = stages_[static_cast<size_t>(stage)];
     for (const int part : {1, 0}) {

@@ -1,4 +1,5 @@
-// The ZBV schedule of schedule.h. What waits for nobody, the weights' gradients, fills the gaps.
+// The ZBV schedule of schedule.h. The gradients of weights, for which no stage waits, fill the
+// gaps.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_ZERO_BUBBLE_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_ZERO_BUBBLE_H_
 
@@ -7,8 +8,8 @@
 
 namespace geminid::collectives {
 
-// `shape` is of two parts per stage. The shortest of 216 greedy ones. Cost: as many times
-// O(stages^2 micro_batches). INTERNAL: a schedule that does not end, which no shape should give.
+// `shape` has two parts per stage. Returns the shortest of 216 greedy schedules, each of cost
+// O(stages^2 micro_batches). INTERNAL: the schedule does not end, which no shape should cause.
 absl::StatusOr<PipelineSchedule> ZeroBubbleSchedule(const PipelineShape& shape,
                                                     const PipelineCosts& costs);
 

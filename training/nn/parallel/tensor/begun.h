@@ -1,4 +1,4 @@
-// An operation that runs while its caller does something else.
+// An operation that runs while its caller does other work.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_BEGUN_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_BEGUN_H_
 
@@ -10,10 +10,10 @@
 
 namespace geminid::collectives {
 
-// Waited for where this ends, at the latest: buffers are the caller's again behind it.
+// The destructor waits for the operation, so the caller may then use its buffers again.
 class Begun {
  public:
-  Begun() = default;  // nothing, and done
+  Begun() = default;  // no operation; done
   explicit Begun(Pending pending) : pending_(std::make_shared<const Pending>(std::move(pending))) {}
   ~Begun() { (void)Wait(); }
   Begun(Begun&&) noexcept = default;
@@ -23,10 +23,10 @@ class Begun {
     return *this;
   }
 
-  // How it ended, any number of times.
+  // Returns the operation's status, any number of times.
   absl::Status Wait() const { return pending_ == nullptr ? absl::OkStatus() : pending_->Wait(); }
 
-  // For another operation that begins when this is done. Null: it is.
+  // For an operation that must begin after this one. Null: this one is done.
   std::shared_ptr<const Pending> pending() const { return pending_; }
 
  private:

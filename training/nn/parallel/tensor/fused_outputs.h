@@ -1,4 +1,4 @@
-// A first layer that makes several things of the same X, such as queries, keys and values: one
+// A first layer with several outputs of the same X, such as queries, keys and values. It needs one
 // product, and one exchange of X and of its gradient, instead of several.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_FUSED_OUTPUTS_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_FUSED_OUTPUTS_H_
@@ -12,23 +12,23 @@
 
 namespace geminid::collectives {
 
-// The outputs of the fused layer, so ordered that each rank along the axis that cuts them has its
-// part of every section, and has it together: part 0 of the first section, part 0 of the second,
-// ..., then the parts 1.
+// The order of the fused layer's outputs. Each rank along the axis that partitions the outputs has
+// its part of every section in one block: part 0 of the first section, part 0 of the second, ...,
+// then the parts 1.
 class FusedOutputs {
  public:
-  // `sections` holds the features of each. INVALID_ARGUMENT for one that cannot be cut evenly.
+  // `sections`: the features of each section. INVALID_ARGUMENT if a section is not evenly
+  // divisible.
   static absl::StatusOr<FusedOutputs> Make(const TensorGrid& grid, std::vector<size_t> sections);
 
-  // Of all sections.
+  // The outputs of all sections.
   size_t outputs() const { return outputs_; }
 
-  // Which feature output `index` is, of the sections laid one after the other: row `index` of the
-  // fused W is row FeatureOf(index) of what the layers apart would have, and so are elements of the
-  // bias.
+  // The feature of output `index`, counted over all sections one after another. Row `index` of the
+  // fused W is row FeatureOf(index) of the separate layers' stacked W. The same holds for the bias.
   size_t FeatureOf(size_t index) const;
 
-  // Where a rank has its part of a section, among its own outputs.
+  // The range of a section among a rank's own outputs.
   Range PartOf(size_t section) const;
 
  private:

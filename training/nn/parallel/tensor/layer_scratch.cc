@@ -11,11 +11,11 @@
 namespace geminid::collectives {
 namespace {
 
-constexpr int kAnyRank = 0;  // blocks are as large on each
+constexpr int kAnyRank = 0;  // blocks have the same size on each rank
 
 size_t Bytes(size_t elements) { return sizeof(float) * elements; }
 
-// The product that a rank computes at a time.
+// The shape of one product on a rank.
 LinearShape PartOf(const TensorGrid& grid, const LinearOptions& options,
                    const LinearBlocks& blocks) {
   const size_t in = blocks.x.columns.count, out = blocks.y.columns.count;

@@ -1,7 +1,7 @@
-// What tensor-parallel layers take of their scratch at once, in closed form: what plans count with,
-// and what the layers are tested against. Pure.
+// The peak of scratch memory of tensor-parallel layers, in closed form, for plans and for tests of
+// the layers. Pure.
 //
-// Elements of a linear layer, in the words of parallel_linear.h: x, w and y are a rank's blocks
+// Elements of a linear layer, with the names of parallel_linear.h: x, w and y are a rank's blocks
 //
 //   mode          forward                       backward
 //   1D            none                          none
@@ -10,9 +10,9 @@
 //   2D, 2.5D      2 x + 2 w, and b of a column  3 x + 2 w, and b of a column
 //   3D            d (x + w + y)                 d (2 x + w + y)
 //
-// and beside them what the kernel of a product asks for. What lies within a pair of layers comes on
-// top of that. Numbers are of bytes, the same on each rank, exact but for the alignment of blocks.
-// Options are those that the layers take.
+// plus the workspace of a product's kernel. A pair of layers adds the values between its layers.
+// Results are in bytes, equal on each rank, exact except for the alignment of blocks. Options are
+// those of the layers.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_SCRATCH_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_SCRATCH_H_
 
@@ -33,20 +33,20 @@ struct ScratchBytes {
   size_t backward = 0;
 };
 
-// Of a linear layer, without what kernels work in.
+// The scratch of a linear layer, without the workspace of kernels.
 ScratchBytes BlocksScratchOf(const TensorGrid& grid, const LinearOptions& options);
 
-// `threads`: of the scratch's pool, or 1.
+// `threads`: the threads of the scratch's pool, or 1.
 ScratchBytes ScratchOf(const TensorGrid& grid, const LinearOptions& options, size_t threads);
 ScratchBytes ScratchOf(const TensorGrid& grid, const MlpOptions& options, size_t threads);
-// `pieces`: what AttentionOptions::pieces takes of a rank's heads, if there are any.
+// `pieces`: the bytes that AttentionOptions::pieces takes for a rank's heads, if there are any.
 ScratchBytes ScratchOf(const TensorGrid& grid, const AttentionOptions& options, size_t threads,
                        const ScratchBytes* pieces = nullptr);
 ScratchBytes ScratchOf(const TensorGrid& grid, const NormOptions& options);
 ScratchBytes ScratchOf(const TensorGrid& grid, const EmbeddingShape& shape);
 ScratchBytes ScratchOf(const TensorGrid& grid, const LogitsShape& shape);
 
-// Of what a rank attends to by itself, or its PieceAttention with others.
+// The shape that a rank attends to by itself, or that its PieceAttention attends to with others.
 kernels::AttentionShape AttentionOfRank(const TensorGrid& grid, const AttentionOptions& options);
 
 }  // namespace geminid::collectives

@@ -24,24 +24,24 @@ class Linear1D : public ParallelLinear {
   Communicator& ranks() { return groups().Along(GridAxis::kColumn); }
   bool first() const { return options().role == LinearRole::kFirst; }
 
-  // Of all tokens, where this rank has some of them outside of the pair.
+  // Memory for all tokens, if this rank has only some of them outside of the pair.
   absl::StatusOr<FloatBlock> Whole(std::string_view what, size_t columns) {
     return is_cut_ ? scratch_.Take(what, part_.tokens * columns) : FloatBlock();
   }
 
-  // Gathers all tokens of what this rank has some of; `matrix` is where they will be.
+  // Gathers all tokens from the ranks' parts; `matrix` then points to the result.
   Exchange Gathering(const float*& matrix, const FloatBlock& whole) const {
     const std::span own(matrix, whole.size() / parts_);
     matrix = whole.data();
     return [own, all = whole.all()](Communicator& ranks) { return ranks.AllGather(own, all); };
   }
 
-  // Where this rank's part of a sum over the ranks goes, of all tokens.
+  // Where this rank's contribution to a sum over the ranks goes, for all tokens.
   std::span<float> Partial(float* out, size_t columns, const FloatBlock& whole) const {
     return is_cut_ ? whole.all() : std::span<float>(out, part_.tokens * columns);
   }
 
-  // The sum over the ranks: of all tokens, or cut again.
+  // Sums over the ranks. Each rank gets all tokens, or with partitioned tokens its own.
   Exchange Summing(std::span<float> partial, float* out) const {
     if (!is_cut_) return [=](Communicator& ranks) { return ranks.AllReduce(partial, partial); };
     const std::span<float> own(out, partial.size() / parts_);
@@ -73,7 +73,7 @@ class Linear1D : public ParallelLinear {
       GEMINID_RETURN_IF_ERROR(products.BackwardInput(part_, dy, w, dx, Into::kOverwrite));
       return BackwardParameters(x, dy, dw, db);
     }
-    // X comes beside the product for dX, whose sum travels beside that for dW.
+    // Gathers X during the product for dX, and sums dX during the product for dW.
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock all_x, Whole("X of all tokens", part_.in));
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock all_dx, Whole("a part of the sum dX", part_.in));
     const std::span<float> partial = Partial(dx, part_.in, all_dx);
@@ -93,7 +93,7 @@ class Linear1D : public ParallelLinear {
   }
 
   const size_t parts_;
-  const bool is_cut_;  // by tokens, outside of the pair
+  const bool is_cut_;  // tokens are partitioned outside of the pair
   LinearScratch& scratch_;
   const LinearShape part_;
 };

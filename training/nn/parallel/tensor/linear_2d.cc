@@ -15,7 +15,7 @@ namespace geminid::collectives {
 namespace {
 
 // The rank in row i and column j holds X_ij, Y_ij and W_ij, of input features i and output features
-// j. Sums over t, the step:
+// j. Sums over the step t:
 //   Y_ij  = X_it W_tj^T    X_it comes along the row, W_tj along the column
 //   dX_it = dY_ij W_tj     W_tj comes along the column; the sum over j goes to column t of the row
 //   dW_tj = dY_ij^T X_it   X_it comes along the row; the sum over i goes to row t of the column
@@ -29,19 +29,20 @@ class Linear2D : public ParallelLinear {
         part_{blocks.x.rows.count, blocks.x.columns.count, blocks.y.columns.count} {}
 
  private:
-  // Of the ranks of this row, by column, and of this column, by row.
+  // The ranks of this row differ in their column, and the ranks of this column in their row.
   static constexpr GridAxis kAlongRow = GridAxis::kColumn, kAlongColumn = GridAxis::kRow;
 
   using Pair = std::array<std::span<float>, 2>;  // of this step and the next
-  using Sums = std::array<Begun, 2>;             // under way
+  using Sums = std::array<Begun, 2>;             // in progress
 
-  // What a pass works in.
+  // The buffers of a pass.
   struct Room {
     FloatBlock x, next_x, w, next_w, partial, bias;
 
     Pair xs() const { return {x.all(), next_x.all()}; }
     Pair ws() const { return {w.all(), next_w.all()}; }
-    // Along the rows nothing comes into the place of the next X before these sums are gone.
+    // These sums share a buffer with the next X. Transfers along the rows run in order, so the sums
+    // are done before the next X comes.
     Pair dxs() const { return {partial.all(), next_x.all()}; }
   };
   enum class Turn : uint8_t { kForward, kBackward };
@@ -64,19 +65,19 @@ class Linear2D : public ParallelLinear {
   }
   static size_t Of(int step) { return static_cast<size_t>(step) % 2; }
 
-  // The step's block, from the rank at `step` of the axis.
+  // Receives the step's block from the rank at `step` of the axis.
   Begun Fetch(GridAxis axis, const float* own, const Pair& pair, int step) {
     return groups().Begin(axis, [own, block = pair[Of(step)], step](Communicator& ranks) {
       if (ranks.Rank() == step) std::copy_n(own, block.size(), block.begin());
       return ranks.Broadcast(block, step);
     });
   }
-  // None behind the last.
+  // Fetches nothing after the last step.
   Begun FetchNext(GridAxis axis, const float* own, const Pair& pair, int step) {
     return step + 1 < side_ ? Fetch(axis, own, pair, step + 1) : Begun();
   }
 
-  // The step's sum, to the rank at `step` of the axis.
+  // Sums over the axis; the rank at `step` gets the result.
   Begun Sum(GridAxis axis, std::span<const float> partial, float* sum, int step) {
     return groups().Begin(axis, [partial, sum, step](Communicator& ranks) {
       return ranks.Reduce(partial, std::span(sum, partial.size()), step);
@@ -110,8 +111,8 @@ class Linear2D : public ParallelLinear {
                                             Communicator& c) { return c.AllGather(own, whole); });
   }
 
-  // The first X travels before the sums of dX, which share the rows with it, so that these are
-  // under way beside the first product for dW.
+  // The first X travels before the sums of dX, which also travel along the rows. So the last sums
+  // of dX still travel during the first product for dW.
   absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
                           float* db) override {
     GEMINID_ASSIGN_OR_RETURN(const Room room, Take(Turn::kBackward));
@@ -148,7 +149,7 @@ class Linear2D : public ParallelLinear {
   absl::Status BackwardWeight(const Room& room, const float* x, const float* dy, float* dw,
                               Begun next) {
     const Pair xs = room.xs();
-    const Pair partials = room.ws();  // W is not needed any more
+    const Pair partials = room.ws();  // W is no longer needed
     const int row = groups().Along(kAlongColumn).Rank();
     Sums sums;
     Begun over_depth;
@@ -176,7 +177,7 @@ class Linear2D : public ParallelLinear {
     return absl::OkStatus();
   }
 
-  // Behind `sum`, whose result it adds up further. Nothing where there is one depth.
+  // Runs after `sum` and adds up its results over the depths. Does nothing with one depth.
   Begun SumOverDepth(const Begun& sum, std::span<float> values) {
     if (groups().grid().depth() == 1) return Begun();
     return groups().Begin(GridAxis::kDepth, [before = sum.pending(), values](Communicator& ranks) {

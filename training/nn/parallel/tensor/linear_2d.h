@@ -1,4 +1,4 @@
-// SUMMA on a grid of q x q ranks, in each depth of a 2.5D one. See parallel_linear.h.
+// SUMMA on a grid of q x q ranks, in 2.5D one grid for each depth. See parallel_linear.h.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_2D_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_2D_H_
 

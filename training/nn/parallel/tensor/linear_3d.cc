@@ -9,8 +9,8 @@
 namespace geminid::collectives {
 namespace {
 
-// A rank multiplies the parts that lie along its axes: X gathered over `input`, W over `weight`.
-// The sum over the parts of the input features is scattered over `output`.
+// A rank multiplies X, gathered over `input`, by W, gathered over `weight`. The sum over the input
+// features is scattered over `output`.
 class Linear3D : public ParallelLinear {
  public:
   Linear3D(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks,
@@ -25,7 +25,7 @@ class Linear3D : public ParallelLinear {
  private:
   static constexpr GridAxis kWeight = GridAxis::kWeight;
 
-  // What is gathered.
+  // The gathered matrices.
   struct Room {
     FloatBlock x, w, y;
   };
@@ -48,7 +48,7 @@ class Linear3D : public ParallelLinear {
     };
   }
 
-  // X and W come at the same time.
+  // Gathers X and W at the same time.
   absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) override {
     GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
     const Begun gathered_x = groups().Begin(input_, Gathering(x, blocks().x, room.x.all()));
@@ -61,8 +61,8 @@ class Linear3D : public ParallelLinear {
     return kernels::FromKernel(kernels::BiasAdd(blocks().y.rows.count, part_.out, bias, y), "bias");
   }
 
-  // The three gathers travel beside each other, X's also beside the product for dX, whose sum
-  // travels beside the product for dW.
+  // The three gathers run at the same time. X is also gathered during the product for dX. The sum
+  // of dX runs during the product for dW.
   absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
                           float* db) override {
     GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
@@ -81,7 +81,7 @@ class Linear3D : public ParallelLinear {
                                                               partial.data(), Into::kOverwrite));
     const Begun scattered_dx = groups().Begin(input_, Scattering(partial.all(), dx, blocks().x));
     GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
-    // W is not needed any more: its place takes this rank's part of dW.
+    // W is no longer needed, so its buffer takes this rank's contribution to dW.
     GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(part_, room.y.data(), room.x.data(),
                                                                room.w.data(), Into::kOverwrite));
     GEMINID_RETURN_IF_ERROR(
@@ -90,7 +90,7 @@ class Linear3D : public ParallelLinear {
     return scattered_dx.Wait();
   }
 
-  // Of all rows of dY, which are there.
+  // Sums over all rows of dY, which are already gathered.
   absl::StatusOr<Begun> BackwardBias(const float* dy, float* db) {
     GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardBias(part_.tokens, part_.out, dy, db));
     return groups().Begin(kWeight, [sum = std::span(db, part_.out)](Communicator& ranks) {

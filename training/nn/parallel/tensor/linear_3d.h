@@ -1,5 +1,4 @@
-// Three gathers and scatters, each along an axis of its own of a cube of ranks. See
-// parallel_linear.h.
+// Three gathers and scatters, each along another axis of a cube of ranks. See parallel_linear.h.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_3D_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_3D_H_
 

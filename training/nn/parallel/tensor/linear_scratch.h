@@ -1,5 +1,5 @@
-// Memory that tensor-parallel layers need during a call, and not between calls: each call takes
-// what it needs, and gives it back. layer_scratch.h says how much that is.
+// Memory that tensor-parallel layers need during a call, but not between calls. Each call allocates
+// and frees it. layer_scratch.h has the sizes.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_SCRATCH_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_SCRATCH_H_
 
@@ -13,17 +13,17 @@
 
 namespace geminid::collectives {
 
-// All layers of a thread share it. One thread at a time.
+// All layers of a thread share this object. One thread at a time.
 class LinearScratch {
  public:
-  // `pool`, for the products, may be null; it and `memory` outlive this.
+  // `pool` is for the products and may be null. `pool` and `memory` outlive this object.
   explicit LinearScratch(kernels::ThreadPool* pool = nullptr, Memory& memory = HeapMemory())
       : memory_(memory), products_(pool, memory) {}
 
   Memory& memory() { return memory_; }
   LocalProducts& products() { return products_; }
 
-  // Contents undefined. RESOURCE_EXHAUSTED that says `what` of a cut layer finds no room.
+  // The contents are undefined. RESOURCE_EXHAUSTED says that there is no memory for `what`.
   absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
     return FloatBlock::Allocate(memory_, what, elements);
   }

@@ -13,13 +13,13 @@ using kernels::FromKernel;
 
 namespace {
 
-// Of a product that adds to what is there, or does not.
+// The larger workspace of a product that overwrites its result and one that adds to it.
 size_t BytesOf(kernels::MatmulShape shape, size_t threads) {
   size_t most = 0;
   for (const bool accumulate : {false, true}) {
     shape.accumulate = accumulate;
     size_t bytes = 0;
-    // What a kernel refuses is refused when it runs.
+    // An unsupported shape is refused when the product runs.
     (void)kernels::MatmulWorkspaceBytes<float, float>(shape, &bytes, kernels::MatmulPath::kAuto,
                                                       threads);
     most = std::max(most, bytes);

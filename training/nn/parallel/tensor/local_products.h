@@ -1,4 +1,4 @@
-// Matrix products of one rank's blocks, with the workspace that they need.
+// Matrix products of one rank's blocks, with their workspace.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_
 
@@ -19,10 +19,10 @@ namespace geminid::collectives {
 enum class Into : uint8_t { kOverwrite, kAdd };
 
 // Shapes are those of the blocks. One thread at a time. INTERNAL: a kernel refused its arguments.
-// RESOURCE_EXHAUSTED: there is no memory for what a kernel needs while it runs.
+// RESOURCE_EXHAUSTED: there is no memory for a kernel's workspace.
 class LocalProducts {
  public:
-  // `pool` may be null; it and `memory` outlive this.
+  // `pool` may be null. `pool` and `memory` outlive this object.
   explicit LocalProducts(kernels::ThreadPool* pool, Memory& memory = HeapMemory())
       : pool_(pool), memory_(memory) {}
 
@@ -40,10 +40,11 @@ class LocalProducts {
   // db = the sum of dy's rows.
   absl::Status BackwardBias(size_t rows, size_t columns, const float* dy, float* db);
 
-  // Called where each product of two matrices begins: tests see what runs beside it.
+  // `watcher` is called at the begin of each product of two matrices, so that tests see which
+  // transfers run at the same time.
   void Watch(std::function<void()> watcher) { watcher_ = std::move(watcher); }
 
-  // So many bytes, for another kernel.
+  // A workspace of `bytes` bytes for another kernel.
   absl::StatusOr<Memory::Block> Workspace(size_t bytes) {
     return memory_.Allocate("what a kernel of a cut layer works in", bytes);
   }
@@ -57,7 +58,7 @@ class LocalProducts {
   std::function<void()> watcher_;
 };
 
-// What each product takes of the memory while it runs.
+// The workspace that each product takes from the memory while it runs.
 struct ProductBytes {
   size_t forward = 0;
   size_t backward_input = 0;

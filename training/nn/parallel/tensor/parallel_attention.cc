@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<ParallelAttention>> ParallelAttention::Make(
     TensorGroups& groups, const AttentionOptions& options, LinearScratch& scratch) {
   GEMINID_RETURN_IF_ERROR(CheckHeads(options));
   const TensorGrid& grid = groups.grid();
-  // Whole heads and whole sequences on every rank.
+  // Every rank has whole heads and whole sequences.
   const ActivationLayout within = LayoutOfX(grid.mode(), LinearRole::kSecond);
   for (const size_t heads : {options.heads, options.kv_heads}) {
     GEMINID_RETURN_IF_ERROR(PieceOf(grid, within.features, "heads", heads, 0).status());
@@ -268,7 +268,7 @@ absl::Status ParallelAttention::Backward(std::span<const float> x, const Paramet
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dWqkv", gradients.w_qkv.size(), first().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dbqkv", gradients.b_qkv.size(), bias));
   const std::span<const float> attended = kept.subspan(first().y.elements(), second().x.elements());
-  // Taken in the order of a stack.
+  // Allocated in the order of a stack.
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock dqkv,
                            Take("the gradient of what its first layer gave", first().y.elements()));
   {

@@ -1,13 +1,13 @@
-// Causal self-attention over a tensor-parallel grid, with the layers before and behind it, fp32:
+// Causal self-attention over a tensor-parallel grid, with the layers before and after it, in fp32:
 //
-//   q, k, v = x Wq^T + bq, ...   sections of one first layer; q and k are turned by their positions
+//   q, k, v = x Wq^T + bq, ...   sections of one first layer; q and k get rotary positions
 //   y = attention(q, k, v) Wo^T + bo   (kernels/model/attention/attention.h)
 //
-// A rank has whole heads of whole sequences, so it attends by itself: nothing is exchanged beyond
-// what the two layers do (parallel_linear.h). Or all of the grid have the same piece of each
-// sequence, and other grids the others: then ranks with the same place in their grids attend
-// together (sequence_parallel/piece_attention.h), and a sequence below is such a piece. The layers'
-// shapes are, with c = head_dim,
+// A rank has whole heads of whole sequences, so it attends by itself: only the two layers exchange
+// data (parallel_linear.h). Alternatively the ranks of one grid have the same piece of each
+// sequence, and other grids have the other pieces. Then ranks at the same place in their grids
+// attend together (training/nn/parallel/sequence/piece_attention.h), and "sequence" below means
+// such a piece. The layers' shapes are, with c = head_dim,
 //
 //   first   {tokens, hidden, (heads + 2 kv_heads) c};  second  {tokens, heads c, hidden}
 //
@@ -16,8 +16,9 @@
 //   2D, 2.5D         d q                             q
 //   3D               d^2                             d
 //
-// What a rank keeps for the backward pass, beside x: its block of the first layer's Y, of the
-// second one's X, and a number for each token and head; in every mode 1/P of what one rank would.
+// Beside x, a rank keeps for the backward pass: its block of the first layer's Y, its block of the
+// second layer's X, and one number for each token and head. In every mode that is 1/P of the values
+// on a single rank.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_ATTENTION_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_ATTENTION_H_
 
@@ -41,50 +42,50 @@ namespace geminid::collectives {
 
 struct AttentionOptions {
   size_t sequences = 0;
-  size_t sequence_length = 0;  // tokens are sequences, one after the other
+  size_t sequence_length = 0;  // tokens are sequences, one after another
   size_t hidden = 0;
   size_t heads = 0;
   size_t kv_heads = 0;  // divides heads
   size_t head_dim = 0;  // at most kernels::kAttentionHeadDimMax
   bool bias = false;
-  double rotary_theta = 0;  // 10000 in LLaMA 2; 0: queries and keys are not turned
-  // In place of those of rotary_theta, head_dim/2 angles, and what cosines and sines are multiplied
-  // by (kernels/model/rotary/rotary.h); empty: neither.
+  double rotary_theta = 0;  // 10000 in LLaMA 2; 0: queries and keys do not rotate
+  // Replace rotary_theta: head_dim/2 angles, and the factor of cosines and sines
+  // (kernels/model/rotary/rotary.h). Empty: rotary_theta is used.
   std::vector<double> rotary_angles = {};
   double rotary_length = 1;
   size_t window = 0;  // kernels::AttentionShape::window; not with `pieces`
-  // With whom this rank attends; outlives the block. Null: sequences are whole.
+  // Attends together with other grids; outlives the block. Null: sequences are whole.
   PieceAttention* pieces = nullptr;
-  // Where the tokens of a sequence stand in it. Empty: one behind the other, from its beginning.
+  // The positions of the tokens in their sequence. Empty: consecutive from 0 on.
   std::vector<size_t> positions = {};
 
   size_t tokens() const { return sequences * sequence_length; }
 };
 
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
-// those of the layers; INVALID_ARGUMENT for a span that is not its block's size, before anything is
-// sent.
+// those of the layers; INVALID_ARGUMENT, before anything is sent, for a span that does not have its
+// block's size.
 class ParallelAttention {
  public:
-  // `groups` and `scratch` outlive the block, which holds no memory of its own but the table of
-  // positions. INVALID_ARGUMENT for sizes that the layers refuse, and for heads or sequences that
-  // would have to be cut, naming by what they must be divisible.
+  // `groups` and `scratch` outlive the block, which holds no memory but the table of positions.
+  // INVALID_ARGUMENT for sizes that the layers refuse, and for heads or sequences that the grid
+  // would have to split; the message names the divisor.
   static absl::StatusOr<std::unique_ptr<ParallelAttention>> Make(TensorGroups& groups,
                                                                  const AttentionOptions& options,
                                                                  LinearScratch& scratch);
 
-  // x lies as first().x, y as second().y, and these are alike.
+  // x has the layout of first().x, and y that of second().y; both layouts are equal.
   const LinearBlocks& first() const { return first_->blocks(); }
   const LinearBlocks& second() const { return second_->blocks(); }
-  // Queries, keys, values.
+  // The sections are queries, keys and values.
   const FusedOutputs& outputs() const { return outputs_; }
-  // Elements that the backward pass needs of the forward pass, beside x.
+  // The number of elements beside x that the forward pass keeps for the backward pass.
   size_t kept() const {
     return first().y.elements() + second().x.elements() + shape_.heads * second().x.rows.count;
   }
 
   struct Parameters {
-    std::span<const float> w_qkv, b_qkv, w_out, b_out;  // the b are empty without a bias
+    std::span<const float> w_qkv, b_qkv, w_out, b_out;  // empty b: no bias
   };
   absl::Status Forward(std::span<const float> x, const Parameters& parameters,
                        std::span<float> kept, std::span<float> y);
@@ -92,7 +93,7 @@ class ParallelAttention {
   struct Gradients {
     std::span<float> x, w_qkv, b_qkv, w_out, b_out;
   };
-  // Overwrites the gradients. Where several ranks keep the same elements of a parameter, each gets
+  // Overwrites the gradients. If several ranks store the same elements of a parameter, each gets
   // their whole gradient.
   absl::Status Backward(std::span<const float> x, const Parameters& parameters,
                         std::span<const float> kept, std::span<const float> dy,
@@ -106,10 +107,10 @@ class ParallelAttention {
   absl::Status MakeLayers();
   absl::Status MakeTable();
 
-  // A section as a tensor of its own: [tokens, its columns].
+  // Copies a section to or from a tensor of its own: [tokens, its columns].
   void Gather(std::span<const float> qkv, size_t section, std::span<float> dense) const;
   void Scatter(std::span<const float> dense, size_t section, std::span<float> qkv) const;
-  // The three of them, one behind the other, in what holds as much as qkv.
+  // Views of queries, keys and values, one after another, in memory of qkv's size.
   struct Dense {
     std::span<float> q, k, v;
   };
@@ -118,7 +119,7 @@ class ParallelAttention {
   absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements);
   absl::StatusOr<Memory::Block> Workspace();
 
-  // Of what is kept, or of its gradient: queries, keys, values (sections 0 to 2).
+  // A view of queries, keys or values (sections 0 to 2) of the kept values, or of their gradient.
   template <class Float>
   kernels::HeadsView<Float> Section(std::span<Float> qkv, size_t section) const;
   using Rotate = kernels::Status (*)(const kernels::RotaryShape&, const float*, const float*,
@@ -136,7 +137,7 @@ class ParallelAttention {
   LinearScratch& scratch_;
   std::unique_ptr<ParallelLinear> first_, second_;
   kernels::AttentionShape shape_;  // of this rank's heads and sequences
-  std::vector<float> cos_, sin_;   // of each token of a sequence; empty without
+  std::vector<float> cos_, sin_;   // of each token of a sequence; empty without rotary positions
 };
 
 }  // namespace geminid::collectives

@@ -38,7 +38,7 @@ ParallelCrossEntropy::ParallelCrossEntropy(TensorGroups& groups, const LogitsSha
       block_(block),
       scratch_(scratch),
       layout_(LayoutOfX(groups.grid().mode(), LinearRole::kSecond)),
-      // Of the columns there, those that are words: none on the last ranks of a small vocabulary.
+      // The block's columns that are words. The last ranks of a small vocabulary may have none.
       part_{.tokens = block.rows.count,
             .columns = std::clamp(shape.vocabulary, block.columns.begin,
                                   block.columns.begin + block.columns.count) -
@@ -81,7 +81,7 @@ absl::StatusOr<ParallelCrossEntropy::Loss> ParallelCrossEntropy::Forward(
                  "cross-entropy"));
   GEMINID_RETURN_IF_ERROR(words.AllReduce(both, both));
   std::copy(sums.begin(), sums.end(), statistics.last(tokens).begin());
-  std::array<double, 2> loss = {};  // the sum, and how many
+  std::array<double, 2> loss = {};  // the sum and the count
   for (size_t t = 0; t < tokens; ++t) {
     if (targets[t] == kIgnoredTarget) continue;
     loss[0] += std::log(double{sums[t]}) + double{max[t]} - double{at_target[t]};

@@ -1,22 +1,22 @@
-// Softmax cross-entropy of logits that are cut along the vocabulary: no rank ever holds all logits
-// of a token. fp32.
+// Softmax cross-entropy of logits that are sharded along the vocabulary: no rank ever holds all
+// logits of a token. In fp32.
 //
 //   loss[t] = log(sum_v exp(logits[t,v])) - logits[t,targets[t]]
 //   dlogits[t,v] = grad_scale (softmax(logits[t])[v] - (v == targets[t]))
 //
-// Logits lie as the Y of a first layer with PaddedVocabulary() outputs; columns beyond the
-// vocabulary count for nothing, and get gradient 0:
+// Logits have the layout of a first layer's Y with PaddedVocabulary() outputs. Columns beyond the
+// vocabulary do not count and get gradient 0:
 //
 //   mode            tokens by            vocabulary by
 //   1D, 1D-sequence -                    column
 //   2D, 2.5D        depth, then row      column
 //   3D              weight, then output  input
 //
-// Received per rank, with t tokens in its block, of n ranks along the vocabulary's axis:
+// Received by each rank, with t tokens in its block and n ranks along the vocabulary's axis:
 //
 //   forward   largest logits, sums and the targets' logits: all-reduces of t and of 2 t elements,
-//             6 (n-1)/n t together (3 (n-1) t where each is of up to kDirectAllReduceBytes); the
-//             loss: 16 bytes from each other rank along each axis that cuts the tokens
+//             6 (n-1)/n t together (3 (n-1) t if each has up to kDirectAllReduceBytes); the loss:
+//             16 bytes from each other rank along each axis that partitions the tokens
 //   backward  nothing
 //   partners  1D, 1D-sequence P-1;  2D, 2.5D 2 (q-1) + d-1;  3D 3 (d-1)
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_CROSS_ENTROPY_H_
@@ -40,35 +40,36 @@ struct LogitsShape {
   size_t vocabulary = 0;
 };
 
-// Of [tokens, PaddedVocabulary()]. INVALID_ARGUMENT naming the size that must be divisible.
+// The block of [tokens, PaddedVocabulary()]. INVALID_ARGUMENT names the size that must be
+// divisible.
 absl::StatusOr<Block> BlockOf(const TensorGrid& grid, const LogitsShape& shape, int rank);
 
-// All ranks of the grid call the same methods in the same order. One thread at a time. Errors:
-// those of the communicators; INVALID_ARGUMENT for a span that is not its block's size and for a
-// target that is no word, before anything is sent: where only some ranks have it, the others wait
-// for them until their timeout.
+// All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
+// those of the communicators. INVALID_ARGUMENT, before anything is sent, for a span that does not
+// have its block's size and for a target outside the vocabulary. If only some ranks have this
+// error, the others wait for them until their timeout.
 class ParallelCrossEntropy {
  public:
-  // `groups` and `scratch` outlive this, which holds no memory of its own. INVALID_ARGUMENT as
+  // `groups` and `scratch` outlive this object, which holds no memory. INVALID_ARGUMENT like
   // BlockOf.
   static absl::StatusOr<std::unique_ptr<ParallelCrossEntropy>> Make(TensorGroups& groups,
                                                                     const LogitsShape& shape,
                                                                     LinearScratch& scratch);
 
-  // The block of logits; targets are of its rows.
+  // The block of logits; targets belong to its rows.
   const Block& block() const { return block_; }
-  // Elements that the backward pass needs of the forward pass, beside the logits.
+  // The number of elements beside the logits that the forward pass keeps for the backward pass.
   size_t statistics() const { return 2 * block_.rows.count; }
 
-  // Of all tokens of the grid, the same on every rank. The mean is sum / counted.
+  // The loss of all tokens of the grid, equal on every rank. The mean is sum / counted.
   struct Loss {
     double sum = 0;
-    size_t counted = 0;  // targets that are not kernels::kIgnoredTarget
+    size_t counted = 0;  // targets other than kernels::kIgnoredTarget
   };
   absl::StatusOr<Loss> Forward(std::span<const float> logits, std::span<const int32_t> targets,
                                std::span<float> statistics);
 
-  // `grad_scale` is 1 / counted for the mean. `dlogits` may be `logits`.
+  // For the mean, `grad_scale` is 1 / counted. `dlogits` may be `logits`.
   absl::Status Backward(std::span<const float> logits, std::span<const int32_t> targets,
                         std::span<const float> statistics, float grad_scale,
                         std::span<float> dlogits);

@@ -40,7 +40,7 @@ TableLayout LayoutOfTable(TensorMode mode) {
   return {};
 }
 
-// Rows of the table that a rank looks up in: in 3D, those of the other weights, too.
+// The table rows in which a rank looks up. In 3D they include rows of other ranks along `weight`.
 Range LookedUp(const TensorGrid& grid, const Range& words) {
   if (grid.mode() != TensorMode::k3D) return words;
   const size_t count = words.count * static_cast<size_t>(grid.side());

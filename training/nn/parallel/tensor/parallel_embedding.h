@@ -1,5 +1,5 @@
-// The embedding of tokens by a table that is cut over a tensor-parallel grid along the vocabulary
-// and, in 2D, 2.5D and 3D, along the features, too. fp32.
+// The embedding of tokens with a table that is sharded over a tensor-parallel grid along the
+// vocabulary and, in 2D, 2.5D and 3D, also along the features. In fp32.
 //
 //   mode         table [vocabulary, features]          ids of              gives Y as
 //   1D           words by column                       all tokens          X of a first layer
@@ -8,13 +8,12 @@
 //   3D           words by input, then weight;          the tokens of its   "
 //                features by output                    weight coordinate
 //
-// A rank looks up the words that it has, for more tokens than are its own; zeros stand for the
-// others, and the sum over the axis that cuts the words is scattered along the tokens. In 1D,
-// 1D-sequence and 3D the table lies as the W of a first layer with the vocabulary as its outputs,
-// so that one block serves both where the weights are tied. In 2D and 2.5D rows and columns of the
-// grid are exchanged between the two.
+// A rank looks up its own words, for more tokens than its own, and uses zeros for other words. The
+// sum over the axis that partitions the words is scattered along the tokens. In 1D, 1D-sequence and
+// 3D the table has the layout of a first layer's W with the vocabulary as its outputs, so tied
+// weights need one block. In 2D and 2.5D the two layouts have rows and columns of the grid swapped.
 //
-// Elements received per rank, |Y| = tokens * features, |W| = the table's:
+// Elements that each rank receives; |Y| = tokens * features, |W| = the table's elements:
 //
 //   mode         forward                  backward                                   partners
 //   1D           2 (P-1)/P |Y|            none                                       P-1
@@ -24,8 +23,8 @@
 //   3D           (d-1)/d^3 (|W| + |Y|)    (d-1)/d^3 (|W| + |Y|)                      2 (d-1)
 //
 // All-reduces of up to kDirectAllReduceBytes, in 1D and along the depth, receive P-1, or d-1, times
-// their size instead. In 2D and 2.5D a rank holds its features of all the depth's tokens for a
-// moment, in 3D its table d times.
+// their size instead. In 2D and 2.5D a rank temporarily holds its features of all the depth's
+// tokens; in 3D it temporarily holds d times its table.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_EMBEDDING_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_EMBEDDING_H_
 
@@ -54,17 +53,17 @@ struct EmbeddingBlocks {
   Block y;      // [tokens, hidden]
 };
 
-// INVALID_ARGUMENT naming the size that must be divisible, and by what.
+// INVALID_ARGUMENT names the size that must be divisible, and the divisor.
 absl::StatusOr<EmbeddingBlocks> BlocksOf(const TensorGrid& grid, const EmbeddingShape& shape,
                                          int rank);
 
-// All ranks of the grid call the same methods in the same order. One thread at a time. Errors:
-// those of the communicators; INVALID_ARGUMENT for a span that is not its block's size and for an
-// id that is no word, before anything is sent: where only some ranks have it, the others wait for
-// them until their timeout.
+// All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
+// those of the communicators. INVALID_ARGUMENT, before anything is sent, for a span that does not
+// have its block's size and for an id outside the vocabulary. If only some ranks have this error,
+// the others wait for them until their timeout.
 class ParallelEmbedding {
  public:
-  // `groups` and `scratch` outlive the layer, which holds no memory of its own. INVALID_ARGUMENT as
+  // `groups` and `scratch` outlive the layer, which holds no memory. INVALID_ARGUMENT like
   // BlocksOf.
   static absl::StatusOr<std::unique_ptr<ParallelEmbedding>> Make(TensorGroups& groups,
                                                                  const EmbeddingShape& shape,
@@ -75,7 +74,7 @@ class ParallelEmbedding {
   absl::Status Forward(std::span<const int32_t> ids, std::span<const float> table,
                        std::span<float> y);
 
-  // Overwrites the table's gradient. Depths that keep the same block each get its whole gradient.
+  // Overwrites the table's gradient. Depths that store the same block each get its whole gradient.
   absl::Status Backward(std::span<const int32_t> ids, std::span<const float> dy,
                         std::span<float> dtable);
 
@@ -84,8 +83,8 @@ class ParallelEmbedding {
                     const EmbeddingBlocks& blocks, LinearScratch& scratch);
 
   absl::Status CheckIds(std::span<const int32_t> ids) const;
-  // The table of all that this rank looks up in, and Y of all tokens that it does so for: where
-  // they are not what it is given.
+  // The table rows in which this rank looks up, and Y of the tokens that it looks up. Empty if the
+  // caller's spans have exactly these.
   struct Room {
     FloatBlock table, y;
   };
@@ -96,8 +95,8 @@ class ParallelEmbedding {
   const EmbeddingBlocks blocks_;
   LinearScratch& scratch_;
   const bool is_whole_;           // 1D: Y is the same on all ranks
-  Communicator& words_;           // along which Y is added up
-  Communicator* const gathered_;  // along which the table is gathered; null but in 3D
+  Communicator& words_;           // along which Y is summed
+  Communicator* const gathered_;  // along which the table is gathered; only in 3D, else null
   const kernels::EmbeddingShape part_;
 };
 

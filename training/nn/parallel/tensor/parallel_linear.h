@@ -1,7 +1,7 @@
-// Y = X W^T (+ b) and its gradients over a tensor-parallel grid, fp32. Which block of each matrix a
-// rank gives and gets is in tensor_grid.h.
+// Y = X W^T (+ b) and its gradients over a tensor-parallel grid, in fp32. tensor_grid.h says which
+// block of each matrix a rank has.
 //
-// Elements received per rank, |.| = elements of the whole matrix, P ranks, q or d on a side:
+// Elements that each rank receives; |.| = elements of the whole matrix, P ranks, q or d on a side:
 //
 //   mode       forward                          backward
 //   1D first   none                             all-reduce of dX: 2 (P-1)/P |X|
@@ -13,14 +13,14 @@
 //   2.5D       (q-1)/q^2 (|X|/d + |W|)          twice that, and 2 (d-1)/(d q^2) |W| for dW
 //   3D         (d-1)/d^3 (|X| + |W| + |Y|)      (d-1)/d^3 (2 |X| + 2 |W| + |Y|)
 //
-// beside the bias's, which are of the order of |b|. In 3D the backward gathers X and W again, so
-// that a rank keeps 1/d^3 of each in between. All-reduces of up to kDirectAllReduceBytes receive
+// plus those of the bias, which are of the order of |b|. In 3D the backward gathers X and W again,
+// so a rank stores 1/d^3 of each in between. All-reduces of up to kDirectAllReduceBytes receive
 // (P-1) times their size instead.
 //
-// Exchanges run beside the products that do not need what they bring: in 2D and 2.5D the blocks of
-// the next step and the sums of the one before, in 1D the sum of dX beside the product for dW, in
-// 3D gathers beside each other and the sum of dX.
-// The same bits on every backend and at every timing: partial sums are added in rank order.
+// Collectives run during products that do not need their results. In 2D and 2.5D these are the
+// blocks of the next step and the sums of the previous step; in 1D the sum of dX during the product
+// for dW; in 3D several gathers at a time, and the sum of dX. Results have the same bits on every
+// backend and at every timing: partial sums are added in rank order.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_LINEAR_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_LINEAR_H_
 
@@ -41,13 +41,13 @@ struct LinearOptions {
   bool bias = false;
 };
 
-// All ranks of the grid call the same methods in the same order. One thread at a time. Errors:
-// those of the communicators; INVALID_ARGUMENT for a span that is not its block's size, before
-// anything is sent; RESOURCE_EXHAUSTED where the scratch has no memory for what layer_scratch.h
-// says, which the other ranks are told (TensorGroups::Abort).
+// All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
+// those of the communicators. INVALID_ARGUMENT, before anything is sent, for a span that does not
+// have its block's size. RESOURCE_EXHAUSTED if the scratch lacks the memory of layer_scratch.h; the
+// other ranks are told (TensorGroups::Abort).
 class ParallelLinear {
  public:
-  // `groups` and `scratch` outlive the layer, which holds no memory of its own. INVALID_ARGUMENT as
+  // `groups` and `scratch` outlive the layer, which holds no memory. INVALID_ARGUMENT like
   // BlocksOf.
   static absl::StatusOr<std::unique_ptr<ParallelLinear>> Make(TensorGroups& groups,
                                                               const LinearOptions& options,
@@ -58,15 +58,15 @@ class ParallelLinear {
 
   const LinearBlocks& blocks() const { return blocks_; }
 
-  // `bias` is empty without one.
+  // `bias` is empty if the layer has none.
   absl::Status Forward(std::span<const float> x, std::span<const float> w,
                        std::span<const float> bias, std::span<float> y);
 
   struct Gradients {
     std::span<float> x, w;
-    std::span<float> bias;  // empty without one
+    std::span<float> bias;  // empty if the layer has none
   };
-  // Overwrites the gradients. `x` and `w` are the forward's. Where several ranks keep the same
+  // Overwrites the gradients. `x` and `w` are those of Forward. If several ranks store the same
   // elements of W or b, each gets their whole gradient.
   absl::Status Backward(std::span<const float> x, std::span<const float> w,
                         std::span<const float> dy, const Gradients& gradients);
@@ -78,7 +78,7 @@ class ParallelLinear {
   TensorGroups& groups() { return groups_; }
   const LinearOptions& options() const { return options_; }
 
-  // Sizes are right.
+  // The caller has checked the sizes.
   virtual absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) = 0;
   virtual absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx,
                                   float* dw, float* db) = 0;

@@ -80,8 +80,8 @@ absl::Status ParallelMlp::Backward(std::span<const float> x, const Parameters& p
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("db1", gradients.b1.size(), options_.bias ? first().bias.count : 0));
   const size_t inner = second().x.elements();
-  // What the second layer takes, and in its place, when that is not needed any more, the gradient
-  // of what the first one gave.
+  // The second layer's input. Once it is no longer needed, the gradient of the first layer's output
+  // overwrites it.
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock place, Take(kInside, std::max(inner, kept.size())));
   const std::span<float> dkept = place.all().first(kept.size());
   {

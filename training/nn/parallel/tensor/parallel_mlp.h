@@ -1,16 +1,17 @@
-// The two layers of an MLP with what is between them, over a tensor-parallel grid, fp32:
+// The two layers of an MLP with the activation between them, over a tensor-parallel grid, in fp32:
 //
 //   GELU:    y = gelu(x W1^T + b1) W2^T + b2
-//   SwiGLU:  y = (gate sigmoid(gate) up) W2^T + b2,  gate and up of one first layer: W1's sections
+//   SwiGLU:  y = (gate sigmoid(gate) up) W2^T + b2,  gate and up are sections of W1's outputs
 //
-// A first layer gives what its second takes, and what is between them looks at one element: nothing
-// is exchanged beyond what the two layers do (parallel_linear.h), whose shapes are
+// The output of the first layer has the layout of the second layer's input, and the activation
+// works on single elements. So only the two layers exchange data (parallel_linear.h). Their shapes
+// are
 //
 //   first   {tokens, hidden, inner}; in SwiGLU {tokens, hidden, 2 inner}
 //   second  {tokens, inner, hidden}
 //
-// What a rank keeps for the backward pass, beside x, is its block of the first layer's Y, in every
-// mode 1/P of it; what the second layer takes is computed again.
+// Beside x, a rank keeps its block of the first layer's Y for the backward pass: 1/P of Y in every
+// mode. The backward pass recomputes the second layer's input.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_MLP_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_MLP_H_
 
@@ -40,22 +41,22 @@ struct MlpOptions {
 };
 
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
-// those of the layers; INVALID_ARGUMENT for a span that is not its block's size, before anything is
-// sent.
+// those of the layers; INVALID_ARGUMENT, before anything is sent, for a span that does not have its
+// block's size.
 class ParallelMlp {
  public:
-  // `groups` and `scratch` outlive the block, which holds no memory of its own. INVALID_ARGUMENT
-  // for sizes that the layers refuse.
+  // `groups` and `scratch` outlive the block, which holds no memory. INVALID_ARGUMENT for sizes
+  // that the layers refuse.
   static absl::StatusOr<std::unique_ptr<ParallelMlp>> Make(TensorGroups& groups,
                                                            const MlpOptions& options,
                                                            LinearScratch& scratch);
 
-  // x lies as first().x, y as second().y, and these are alike.
+  // x has the layout of first().x, and y that of second().y; both layouts are equal.
   const LinearBlocks& first() const { return first_->blocks(); }
   const LinearBlocks& second() const { return second_->blocks(); }
-  // Gate, then up, where the activation has both.
+  // The sections are gate and up, if the activation has both.
   const FusedOutputs& outputs() const { return outputs_; }
-  // Elements that the backward pass needs of the forward pass, beside x.
+  // The number of elements beside x that the forward pass keeps for the backward pass.
   size_t kept() const { return first().y.elements(); }
 
   struct Parameters {
@@ -67,7 +68,7 @@ class ParallelMlp {
   struct Gradients {
     std::span<float> x, w1, b1, w2, b2;
   };
-  // Overwrites the gradients. Where several ranks keep the same elements of a parameter, each gets
+  // Overwrites the gradients. If several ranks store the same elements of a parameter, each gets
   // their whole gradient.
   absl::Status Backward(std::span<const float> x, const Parameters& parameters,
                         std::span<const float> kept, std::span<const float> dy,
@@ -82,7 +83,7 @@ class ParallelMlp {
     return groups_.OrTell(scratch_.Take(what, elements));
   }
   absl::Status Activate(const float* kept, float* inner) const;
-  // Gradients of what the first layer gave.
+  // Computes the gradients of the first layer's output.
   absl::Status ActivateBackward(const float* kept, const float* dinner, float* dkept) const;
 
   TensorGroups& groups_;

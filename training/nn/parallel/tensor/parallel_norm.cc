@@ -117,7 +117,7 @@ absl::Status ParallelNorm::Backward(std::span<const float> x, std::span<const fl
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("gamma's gradient", gradients.gamma.size(), kept));
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("beta's gradient", gradients.beta.size(), is_rms() ? 0 : kept));
-  // Of this rank's features, where that is more than it keeps.
+  // The parameters of this rank's features, if the rank stores only some of them.
   const size_t gathered = parameter_.gathered.empty() ? 0 : part_.cols;
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock parameters, Take(kParameters, gathered));
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock of_features,

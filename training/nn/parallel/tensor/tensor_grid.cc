@@ -12,7 +12,7 @@
 namespace geminid::collectives {
 namespace {
 
-// The ranks of a grid with this side.
+// The number of ranks of a grid with this side.
 int64_t RanksOf(TensorMode mode, int64_t side, int64_t depth) {
   switch (mode) {
     case TensorMode::k1D:
@@ -125,7 +125,8 @@ absl::StatusOr<LinearBlocks> BlocksOf(const TensorGrid& grid, LinearRole role,
   const auto piece = [&](const Axes& axes, const char* what, size_t size) {
     return PieceOf(grid, axes, what, size, rank);
   };
-  // The finest cut of the outputs first: where it is refused, the message has what suits all.
+  // Checks the finest partition of the outputs first, so that its message names a number that suits
+  // all partitions.
   const bool is_bias_finer = Pieces(grid, layout.bias) > Pieces(grid, layout.w_rows);
   const Axes& finest = is_bias_finer ? layout.bias : layout.w_rows;
   LinearBlocks blocks;

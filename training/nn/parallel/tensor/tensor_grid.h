@@ -1,8 +1,8 @@
-// How the ranks of a tensor-parallel group are laid out, and which block of each matrix of a linear
-// layer Y = X W^T (+ b) a rank holds. Pure arithmetic.
+// The arrangement of the ranks of a tensor-parallel group, and the block of each matrix of a linear
+// layer Y = X W^T (+ b) that a rank holds. Pure arithmetic.
 //
-//   mode   ranks   axes, outermost first       what talks along them
-//   1D     P       column                      everything; in 1D-sequence tokens are cut, too
+//   mode   ranks   axes, outermost first       traffic along them
+//   1D     P       column                      everything; 1D-sequence also partitions tokens
 //   2D     q q     row, column                 W along rows' index, X along columns' index (SUMMA)
 //   2.5D   d q q   depth, row, column          2D in each depth; dW also along depth
 //   3D     d d d   output, input, weight       Y, X and W, each along an axis of its own
@@ -14,7 +14,7 @@
 //   mode         X                         W                        Y
 //   1D first     whole                     out by column            out by column
 //   1D second    in by column              in by column             whole
-//   1D-sequence  as 1D, but what is whole there is cut here: tokens by column
+//   1D-sequence  as 1D, but matrices that are whole there have tokens by column
 //   2D           tokens by row,            out by column,           tokens by row,
 //                in by column              in by row                out by column
 //   2.5D         as 2D, but tokens by depth, then row; W is the same in each depth
@@ -22,9 +22,10 @@
 //                input; in by output       weight; in by output     output; out by input
 //   3D second    as 3D first with the axes input and output exchanged
 //
-// A first layer's Y lies as its second layer's X must, so that a pair (the two products of an MLP)
-// needs no exchange between them. In 2D and 2.5D both are the same. What lies between the pairs of
-// 1D-sequence (norms, dropout, residuals) is cut by tokens, where 1D has it whole on every rank.
+// A first layer's Y has the layout of its second layer's X, so a pair (the two products of an MLP)
+// needs no exchange in between. In 2D and 2.5D all layers have the same layout. Between the pairs
+// (norms, dropout, residuals) 1D-sequence partitions the tokens, while 1D has all of them on every
+// rank.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_TENSOR_GRID_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_TENSOR_GRID_H_
 
@@ -45,17 +46,17 @@ enum class LinearRole : uint8_t { kFirst, kSecond };
 
 class TensorGrid {
  public:
-  // INVALID_ARGUMENT where `ranks` cannot be laid out so, with the nearest numbers that can.
-  // `depth` is of 2.5D; the other modes take 1.
+  // INVALID_ARGUMENT if `ranks` cannot form such a grid; the message names the nearest possible
+  // numbers. `depth` is for 2.5D; the other modes take 1.
   static absl::StatusOr<TensorGrid> Make(TensorMode mode, int ranks, int depth = 1);
 
   TensorMode mode() const { return mode_; }
   int ranks() const { return mesh_.world_size(); }
   // Ranks along one side: P in 1D, q in 2D and 2.5D, d in 3D.
   int side() const { return side_; }
-  // 1 but in 2.5D.
+  // 1 except in 2.5D.
   int depth() const { return depth_; }
-  // The group's own axes; a mesh of the whole job has them as its innermost.
+  // The group's own axes. In a mesh of the whole job they are the innermost axes.
   const Mesh& mesh() const { return mesh_; }
 
  private:
@@ -88,11 +89,11 @@ struct Block {
 
 struct LinearBlocks {
   Block x, w, y;
-  // Of the bias that this rank keeps: all ranks together keep each element at least once.
+  // The bias elements that this rank stores. All ranks together store each element at least once.
   Range bias;
 };
 
-// INVALID_ARGUMENT naming the size that must be divisible, and by what.
+// INVALID_ARGUMENT names the size that must be divisible, and the divisor.
 absl::StatusOr<LinearBlocks> BlocksOf(const TensorGrid& grid, LinearRole role,
                                       const LinearShape& shape, int rank);
 

@@ -1,4 +1,4 @@
-// The communicators along the axes of a tensor-parallel grid, as this rank belongs to them.
+// The communicators of this rank along the axes of a tensor-parallel grid.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_TENSOR_GROUPS_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_TENSOR_GROUPS_H_
 
@@ -19,41 +19,41 @@
 
 namespace geminid::collectives {
 
-// Operations of the ranks of a group.
+// Operations that the ranks of a group run together.
 using Exchange = std::function<absl::Status(Communicator&)>;
 
 class TensorGroups {
  public:
-  // A collective of the grid's ranks, which `ranks` is of. Lets go of `ranks` when it returns.
+  // A collective of the grid's ranks; `ranks` is their communicator and is not used afterwards.
   static absl::StatusOr<std::unique_ptr<TensorGroups>> Connect(const TensorGrid& grid,
                                                                Communicator& ranks);
 
   const TensorGrid& grid() const { return grid_; }
   int rank() const { return rank_; }
 
-  // Of the ranks that differ from this one along `axis` alone. The grid has this axis. Not while
-  // something that was begun along it goes on.
+  // The communicator of the ranks that differ from this rank only along `axis`, which the grid has.
+  // Do not use it while an operation of Begin runs along this axis.
   Communicator& Along(GridAxis axis) { return *groups_[static_cast<size_t>(axis)].ranks; }
 
-  // The same ranks, beside what the caller does: operations along an axis run in the order of these
-  // calls, on a thread of that axis. All ranks of the group make the same calls in the same order.
-  // Where there is one rank they are done when this returns.
+  // Runs operations of the same ranks in the background. Operations along an axis run in the order
+  // of these calls, on that axis's thread. All ranks of the group make the same calls in the same
+  // order. If the group has one rank, the operations are done on return.
   Begun Begin(GridAxis axis, Exchange operations);
 
-  // `values` added up over all ranks that differ along these axes alone, one axis after the other.
+  // Sums `values` over all ranks that differ only along these axes, one axis after another.
   absl::Status AddAlong(const Axes& axes, Buffer values);
 
-  // What the ranks of the grid that share an axis with this one wait for ends with ABORTED and
-  // `reason`, and so does all that comes later.
+  // Ends the current and all later waits of the ranks that share an axis with this rank, with
+  // ABORTED and `reason`.
   void Abort(const std::string& reason);
-  // Hands on what this rank takes for a call; if it was refused, the others are told.
+  // Returns `taken`; if it is a refusal, tells the other ranks.
   template <typename Taken>
   absl::StatusOr<Taken> OrTell(absl::StatusOr<Taken> taken) {
     (void)TellIfRefused(*this, taken.status());
     return taken;
   }
 
-  // Payload bytes received so far, and from how many ranks of the grid any came.
+  // The payload bytes received so far, and the number of the grid's ranks that sent any.
   struct Received {
     uint64_t bytes = 0;
     int partners = 0;
@@ -62,9 +62,9 @@ class TensorGroups {
 
  private:
   struct Group {
-    std::unique_ptr<Communicator> alone;       // of one rank
-    std::unique_ptr<AsyncCommunicator> queue;  // of several
-    Communicator* ranks = nullptr;             // of either; null where the grid has no such axis
+    std::unique_ptr<Communicator> alone;       // if the group has one rank
+    std::unique_ptr<AsyncCommunicator> queue;  // if the group has several ranks
+    Communicator* ranks = nullptr;  // of `alone` or `queue`; null if the grid has no such axis
   };
   using Groups = std::array<Group, kGridAxes>;
 

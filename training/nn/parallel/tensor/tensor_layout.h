@@ -1,5 +1,5 @@
-// Along which axes of a tensor-parallel grid a matrix is cut, and which block a rank then has. Pure
-// arithmetic.
+// The axes of a tensor-parallel grid along which a matrix is sharded, and the block of each rank.
+// Pure arithmetic.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_TENSOR_LAYOUT_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_TENSOR_LAYOUT_H_
 
@@ -16,16 +16,16 @@ namespace geminid::collectives {
 enum class GridAxis : uint8_t { kColumn, kRow, kDepth, kOutput, kInput, kWeight };
 inline constexpr int kGridAxes = 6;
 
-// "column" and so on, as the grid's mesh calls them.
+// "column" and so on, as in the grid's mesh.
 const char* Name(GridAxis axis);
 
-// What something is cut along, outermost first. Without any it is whole on every rank.
+// The axes along which something is sharded, outermost first. Empty: it is whole on every rank.
 using Axes = std::vector<GridAxis>;
 
-// The pieces that this makes.
+// The number of shards.
 int Pieces(const TensorGrid& grid, const Axes& axes);
 
-// The piece of `size` elements that is `rank`'s. INVALID_ARGUMENT where they cannot be cut evenly;
+// The shard of `size` elements that `rank` has. INVALID_ARGUMENT if they are not evenly divisible;
 // `what` names them, as in "tokens".
 absl::StatusOr<Range> PieceOf(const TensorGrid& grid, const Axes& axes, const char* what,
                               size_t size, int rank);
@@ -35,21 +35,22 @@ struct ActivationLayout {
   Axes tokens, features;
 };
 
-// Of the X of a layer of this role: of a first layer, where activations lie between the pairs; of a
-// second one, where they lie within a pair.
+// The layout of the X of a layer of this role. A first layer's X is between the pairs, and a second
+// layer's X is within a pair.
 ActivationLayout LayoutOfX(TensorMode mode, LinearRole role);
 
-// Of something that has an element for each feature between the pairs, such as the parameters of a
-// norm: cut further than the features where the first of these axes gathers it.
+// The layout of a vector with an element for each feature between the pairs, such as a norm's
+// parameter. If `gathered` is not empty, it is sharded further than the features.
 struct FeatureLayout {
-  Axes pieces;    // that a rank keeps
-  Axes gathered;  // over which they make those of its features
-  Axes summed;    // over which, beside, gradients are added
+  Axes pieces;    // the shards that ranks store
+  Axes gathered;  // gathering along these gives the elements of a rank's features
+  Axes summed;    // gradients are also summed along these
 };
 FeatureLayout LayoutOfFeatures(TensorMode mode);
 
-// The vocabulary with as many words more as make it divisible: of tables, and of the outputs of the
-// layer that makes logits. No token names the words beyond; they get no gradient.
+// The vocabulary, rounded up so that it is divisible. Tables, and the outputs of the layer that
+// computes logits, have this size. No token names a word beyond the vocabulary, and such words get
+// no gradient.
 size_t PaddedVocabulary(const TensorGrid& grid, size_t vocabulary);
 
 }  // namespace geminid::collectives

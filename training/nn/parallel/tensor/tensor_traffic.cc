@@ -3,7 +3,7 @@
 namespace geminid::collectives {
 namespace {
 
-// Received of an all-reduce of 1 over n ranks; half of it is a gather's or a scatter's.
+// The share that an all-reduce over n ranks receives; a gather or a scatter receives half of it.
 double AllReduced(double n) { return 2 * (n - 1) / n; }
 
 LinearTraffic Traffic1D(double side, LinearRole role, double x, double w, double y) {

@@ -1,5 +1,5 @@
-// What a tensor-parallel linear layer moves, keeps and whom it talks to, in closed form: what plans
-// count with, and what the layers' own counters are tested against.
+// The traffic, the stored elements and the partners of a tensor-parallel linear layer in closed
+// form, for plans and for tests of the layers' counters.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_TENSOR_TRAFFIC_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_TENSOR_TRAFFIC_H_
 
@@ -7,16 +7,16 @@
 
 namespace geminid::collectives {
 
-// Of one rank, without the bias. Elements are of whole matrices, so they need not be integers.
+// Of one rank, without the bias. Elements are fractions of whole matrices, so need not be integers.
 struct LinearTraffic {
   double forward_elements = 0;   // received
   double backward_elements = 0;  // received
-  double saved_elements = 0;     // of X, for the backward
+  double saved_elements = 0;     // of X, kept for the backward
   double weight_elements = 0;    // of W
-  int partners = 0;              // distinct ranks it receives from
+  int partners = 0;              // distinct ranks from which it receives
 };
 
-// The formulas of parallel_linear.h, for collectives that receive 2 (P-1)/P of an all-reduce.
+// The formulas of parallel_linear.h, with all-reduces that receive 2 (P-1)/P of their size.
 LinearTraffic TrafficOf(const TensorGrid& grid, LinearRole role, const LinearShape& shape);
 
 }  // namespace geminid::collectives

@@ -23,7 +23,7 @@ HWY_INLINE F32x16 TailPlace(F32x16 v) {
   return v;
 }
 
-// `tail` where v is below 0, and 1 - tail elsewhere.
+// `tail` for v below 0, else 1 - tail.
 HWY_INLINE F32x16 OnItsSide(F32x16 v, F32x16 tail) {
   const FloatTag tag;
   GEMINID_UNROLL

@@ -7,7 +7,7 @@ namespace {
 float Widen(float value) { return value; }
 float Widen(BFloat16 value) { return value.ToFloat(); }
 
-// A select per element, which the compiler vectorises.
+// Selects one value per element; the compiler vectorises this.
 template <typename T>
 T Passed(T x, T value) {
   return Widen(x) <= 0.0F ? T{} : value;

@@ -24,7 +24,7 @@ inline Status CountSwiglu(const SwigluShape& shape, size_t* dense, size_t* strid
 }
 
 // Gate and up may be halves of one fused activation, which interleave without sharing an element.
-// So strided rows are checked for null pointers and alignment alone, dense rows for overlap too.
+// So strided rows are checked only for null pointers and alignment; dense rows also for overlap.
 template <typename T>
 Status CheckHalves(const SwigluShape& shape, size_t strided, const T* output,
                    std::initializer_list<const T*> inputs) {

@@ -1,5 +1,5 @@
-// Multi-head attention in blocks (FlashAttention, arXiv:2205.14135 and 2307.08691), causal or of
-// whole sequences: no score matrix is stored, memory beyond inputs and outputs is O(sequence).
+// Multi-head attention in blocks (FlashAttention, arXiv:2205.14135 and 2307.08691), causal or over
+// whole sequences. No score matrix is stored: memory beyond inputs and outputs is O(sequence).
 //
 //   S = scale Q K^T, masked to query - window < key <= query;  P = softmax(S);  O = P V
 //   backward: P from the saved lse; D = rowsum(dO * O); dV = P^T dO; dS = P * (dO V^T - D);
@@ -7,7 +7,8 @@
 //
 // All arithmetic is fp32; results are rounded to T once. Query head h reads key/value head
 // h / (heads / kv_heads) (grouped-query attention). Each key/value head of a batch entry is one
-// task of fixed order: the same bits on every run, on any number of threads and, with FMA, on every
+// task with a fixed order of sums. So the bits are the same on every run, on any number of threads
+// and, with FMA, on every instruction set.
 // instruction set.
 #ifndef GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_H_
 #define GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_H_
@@ -20,7 +21,7 @@
 
 namespace geminid::kernels {
 
-// The largest head_dim that is accepted; bounds the size of the block buffers.
+// The largest supported head_dim; it bounds the size of the block buffers.
 inline constexpr size_t kAttentionHeadDimMax = 256;
 
 struct AttentionShape {
@@ -30,23 +31,23 @@ struct AttentionShape {
   size_t kv_heads = 0;  // divides heads
   size_t head_dim = 0;  // 1 .. kAttentionHeadDimMax
   float scale = 0;      // usually 1/sqrt(head_dim); finite and positive
-  // Forward only: queries, out and lse begin with this token, for what was computed before. The
-  // bits of a token are the same whether those before it are computed with it or not.
+  // Forward only: queries, out and lse begin with this token; earlier tokens were computed before.
+  // A token has the same bits whether earlier tokens are computed with it or not.
   size_t first_query = 0;
 
-  // A query sees this many keys at most, its own the last of them (sliding windows, as Mistral's,
-  // arXiv:2310.06825); 0: all before it.
+  // The most keys that a query sees; its own is the last one (sliding windows, as in Mistral,
+  // arXiv:2310.06825). 0: all earlier keys.
   size_t window = 0;
 
-  // A query sees the keys up to its own; else all keys of its sequence (an encoder), without
+  // A query sees the keys up to its own. If false: all keys of its sequence (an encoder), without
   // first_query and window.
   bool causal = true;
 
   size_t queries() const { return sequence - first_query; }  // per batch entry
 };
 
-// A tensor [batch * sequence, heads, head_dim] whose tokens lie `token_stride` elements apart and
-// whose heads are contiguous within a token. A fused [.., q|k|v] activation is three of these.
+// A tensor [batch * sequence, heads, head_dim]. Tokens are `token_stride` elements apart; heads are
+// contiguous within a token. A fused [.., q|k|v] activation has three such views.
 template <typename T>
 struct HeadsView {
   T* data = nullptr;
@@ -58,9 +59,9 @@ struct HeadsView {
 // 1.3 MiB.
 size_t AttentionWorkspaceBytes(const AttentionShape& shape, size_t threads = 1);
 
-// Writes out[batch*queries, heads, head_dim] and lse[batch, heads, queries] (log of the sum of
-// the exponentials of a row of S). `workspace` is 64-byte aligned. `out` overlaps no input. Works
-// on the pool's threads, or on the calling one.
+// Writes out[batch*queries, heads, head_dim] and lse[batch, heads, queries] (log of the sum of the
+// exponentials of a row of S). `workspace` is 64-byte aligned. `out` overlaps no input. Runs on the
+// pool's threads, or on the calling thread.
 template <typename T>
 Status AttentionForward(const AttentionShape& shape, HeadsView<const T> q, HeadsView<const T> k,
                         HeadsView<const T> v, HeadsView<T> out, float* lse, void* workspace,
@@ -73,7 +74,7 @@ struct AttentionSaved {
   const float* lse = nullptr;
 };
 
-// Overwrites dq, dk, dv (shapes of q, k, v; their own strides). They overlap nothing that is read.
+// Overwrites dq, dk, dv (shapes of q, k, v; their own strides). They overlap no input.
 template <typename T>
 Status AttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& saved,
                          HeadsView<T> dq, HeadsView<T> dk, HeadsView<T> dv, void* workspace,

@@ -5,7 +5,7 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// delta[batch, heads, sequence] = rowsum(dO * O); half a warp makes one.
+// delta[batch, heads, sequence] = rowsum(dO * O); half a warp computes one element.
 template <typename T>
 struct AttentionDelta {
   static constexpr unsigned kThreads = 128;
@@ -14,7 +14,7 @@ struct AttentionDelta {
   __device__ void Run() const {
     const uint64_t at = static_cast<uint64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.x / kLanes;
     const unsigned lane = threadIdx.x % kLanes;
-    const uint64_t row = at < rows ? at : rows - 1;  // whole warps meet the shuffles
+    const uint64_t row = at < rows ? at : rows - 1;  // whole warps reach the shuffles
     const uint64_t head_index = row / shape.sequence;
     const auto head = static_cast<unsigned>(head_index % shape.heads);
     const uint64_t batch = head_index / shape.heads;
@@ -39,7 +39,7 @@ struct AttentionDelta {
 GEMINID_KERNEL(geminid_attention_delta_fp32, AttentionDelta<float>);
 GEMINID_KERNEL(geminid_attention_delta_bf16, AttentionDelta<BFloat16>);
 
-// What both kernels below read of the forward pass.
+// The values of the forward pass that both kernels below read.
 template <typename T, Sees kSees = Sees::kBefore>
 struct AttentionRead {
   TileShape shape;
@@ -63,8 +63,8 @@ struct AttentionRead {
     return {shape.Head(v, batch, kv_head), key, 1.0F};
   }
 
-  // P = exp(S - lse) and dS = P (dP - delta), dS still without the scale. Rows that do not exist
-  // have lse and delta 0 and add exact zeros to every sum.
+  // P = exp(S - lse) and dS = P (dP - delta), where dS still lacks the scale. Rows beyond the
+  // sequence have lse and delta 0 and add exact zeros to every sum.
   __device__ void ScoreGradients(uint64_t batch, unsigned head, unsigned kv_head, uint64_t query,
                                  uint64_t key, Slice& left, Slice& right,
                                  float (&p)[kThreadRows][kThreadColumns],
@@ -106,7 +106,7 @@ __device__ inline void StoreScores(const float (&from)[kThreadRows][kThreadColum
   }
 }
 
-// A block of threads makes dQ of a block of queries of one head.
+// A block of threads computes dQ of a block of queries of one head.
 template <typename T, unsigned kSlab, Sees kSees = Sees::kBefore>
 struct AttentionQueryGradient {
   static constexpr unsigned kThreads = kTileThreads;
@@ -167,8 +167,8 @@ GEMINID_KERNEL(geminid_attention_dq_all_bf16_64,
 GEMINID_KERNEL(geminid_attention_dq_all_bf16_128,
                AttentionQueryGradient<BFloat16, kWideSlab, Sees::kAll>);
 
-// A block of threads makes dK and dV of a block of keys of one key/value head, over all query heads
-// that read it.
+// A block of threads computes dK and dV of a block of keys of one key/value head, over all query
+// heads that read this head.
 template <typename T, unsigned kSlab, Sees kSees = Sees::kBefore>
 struct AttentionKeyGradient {
   static constexpr unsigned kThreads = kTileThreads;

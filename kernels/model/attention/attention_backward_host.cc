@@ -36,8 +36,8 @@ struct BackwardBlock {
   float* delta;  // [64]: rowsum(dO * O)
 };
 
-// Unpacks the queries from token `query` on. Rows that do not exist get dO = 0 and lse = +0: they
-// add exact zeros to every sum.
+// Unpacks the queries from token `query` on. Rows beyond the sequence get dO = 0 and lse = +0, so
+// they add exact zeros to every sum.
 template <typename T>
 HWY_INLINE void LoadBlock(const AttentionShape& shape, const AttentionLayout& layout,
                           const AttentionSaved<T>& saved, size_t batch, size_t head, size_t query,
@@ -94,7 +94,8 @@ HWY_NOINLINE void AddTransposed(size_t width, const float* left, const float* ri
            .accumulate = true});
 }
 
-// The share of keys [key, key + 64) in all three gradients, for queries [query, query + 64).
+// Adds the contribution of keys [key, key + 64) to all three gradients, for queries [query, query +
+// 64).
 HWY_NOINLINE void BackwardKeys(const AttentionShape& shape, const AttentionLayout& layout,
                                const KeyValueHead& kv, size_t key, size_t query,
                                const BackwardBlock& b) {
@@ -126,7 +127,7 @@ template <typename T>
 HWY_INLINE void LoadKeyValueHead(const AttentionShape& shape, const AttentionLayout& layout,
                                  const AttentionSaved<T>& saved, size_t batch, size_t head,
                                  const KeyValueHead& kv) {
-  // V is needed only transposed; dv holds its rows until the transpose is done.
+  // V is needed only transposed; dv's memory holds V's rows until the transpose is done.
   Unpack(shape, SelectHead(shape, saved.v, batch, head), 0, layout.rows, layout.width, 1.0F, kv.dv);
   TransposeBlocks(layout, kv.dv, kv.v_transposed);
   Unpack(shape, SelectHead(shape, saved.k, batch, head), 0, layout.rows, layout.width, 1.0F, kv.k);

@@ -8,15 +8,15 @@
 #include "kernels/runtime/cuda/stream.h"
 
 // kernels/model/attention/attention.h on a GPU: no score matrix, no atomics, and the bits of a host
-// that has FMA (but for the last bit of lse, a logarithm). fp32 arithmetic on the general cores,
-// not the matrix units: for where no library has it.
+// that has FMA, except for the last bit of lse, a logarithm. Uses fp32 CUDA cores, not tensor
+// cores, for attention that no library supports.
 namespace geminid::kernels {
 
 template <typename T>
 Status AttentionForwardCuda(const AttentionShape& shape, HeadsView<const T> q, HeadsView<const T> k,
                             HeadsView<const T> v, HeadsView<T> out, float* lse, CudaStream stream);
 
-// Bytes of workspace on the device for the backward pass: an fp32 for every row of every head.
+// Bytes of workspace on the device for the backward pass: one fp32 for every row of every head.
 size_t AttentionCudaWorkspaceBytes(const AttentionShape& shape);
 
 // `workspace` is 64-byte aligned.

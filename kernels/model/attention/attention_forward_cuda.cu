@@ -7,19 +7,19 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// A block of threads makes a block of queries of one head.
+// A block of threads computes a block of queries of one head.
 template <typename T, unsigned kSlab, Sees kSees = Sees::kBefore>
 struct AttendQueries {
   static constexpr unsigned kThreads = kTileThreads;
 
-  // The running softmax of the rows of a thread.
+  // The running softmax of a thread's rows.
   struct State {
     float out[kThreadRows][kSlab / kLanes] = {};  // not yet divided by `sum`
     float max[kThreadRows];
     float sum[kThreadRows];
   };
 
-  // Puts exp(S - max) into `p` and brings the state up to date.
+  // Writes exp(S - max) to `p` and updates the state.
   __device__ static void Softmax(const float (&s)[kThreadRows][kThreadColumns], bool first,
                                  Scores& p, State& state) {
     const TilePlace me;
@@ -87,7 +87,7 @@ struct AttendQueries {
     const uint64_t begin = kWindow ? shape.FirstKey(query) : 0;
     const uint64_t last = shape.template LastKey<kSees>(query);
     for (uint64_t next = begin; next <= last; next += kTile) {
-      // With a window the block on the diagonal comes first, as on the host.
+      // With a window, the block on the diagonal comes first, as on the host.
       const uint64_t key = kWindow ? query + begin - next : next;
       float s[kThreadRows][kThreadColumns];
       TileProduct(shape, queries, {shape.Head(k, batch, kv_head), key, 1.0F}, left, right, s);

@@ -18,19 +18,19 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-// Running softmax of one block of queries.
+// The running softmax of one block of queries.
 struct ForwardBlock {
   float* q;       // [64,width], scaled
   float* scores;  // [64,64]: S, then P
   float* out;     // [64,width], not yet divided by `sum`
   float* max;     // [64]
   float* sum;     // [64]
-  // The rows that are computed: whole tiles of the product.
+  // The rows that are computed, in whole tiles of the product.
   size_t first = 0;
   size_t last = kAttentionBlock;
 };
 
-// Replaces S by P = exp(S - max) and brings `max`, `sum` and `out` up to date.
+// Replaces S by P = exp(S - max) and updates `max`, `sum` and `out`.
 HWY_NOINLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) {
   alignas(64) float correction[kAttentionBlock] = {};
   for (size_t r = b.first; r < b.last; ++r) {
@@ -59,8 +59,8 @@ HWY_NOINLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) 
   }
 }
 
-// All keys of one block of queries, which starts at token `query`. With a window the block on the
-// diagonal comes first: there every query sees a key, so that its maximum is finite from then on.
+// Attends to all keys of one block of queries, which starts at token `query`. With a window, the
+// block on the diagonal comes first: there every query sees a key, so every maximum is finite.
 HWY_NOINLINE void AttendBlock(const AttentionShape& shape, const AttentionLayout& layout,
                               const float* k_transposed, const float* v, size_t query,
                               const ForwardBlock& b) {
@@ -95,14 +95,14 @@ HWY_NOINLINE void AttendBlock(const AttentionShape& shape, const AttentionLayout
   }
 }
 
-// The queries as rows of their own: those that exist begin with first_query.
+// The shape of the queries as rows of their own; the first row is first_query.
 inline AttentionShape QueryRows(const AttentionShape& shape) {
   AttentionShape rows = shape;
   rows.sequence = shape.queries();
   return rows;
 }
 
-// Unpacks the queries of the block that starts at token `query` and says which rows there are.
+// Unpacks the queries of the block that starts at token `query`, and sets which rows exist.
 template <typename T>
 HWY_INLINE void LoadQueries(const AttentionShape& shape, const AttentionLayout& layout,
                             size_t query, const HeadRows<const T>& q, ForwardBlock* b) {
@@ -115,7 +115,7 @@ HWY_INLINE void LoadQueries(const AttentionShape& shape, const AttentionLayout& 
          layout.width, shape.scale, b->q + begin * layout.width);
 }
 
-// Divides by the sum, writes the rows that exist and their lse.
+// Divides by the sum, and writes the existing rows and their lse.
 template <typename T>
 HWY_INLINE void FinishBlock(const AttentionShape& shape, const AttentionLayout& layout,
                             size_t query, const ForwardBlock& b, const HeadRows<T>& out,

@@ -1,5 +1,5 @@
 // The operations, their order and the types between them are those of cuDNN's own frontend (1.32)
-// for its deterministic attention: the library takes graphs that look like them, and no others.
+// for its deterministic attention. The library accepts only graphs of this form.
 #include "kernels/model/attention/attention_graph_cuda.h"
 
 namespace geminid::kernels {
@@ -71,7 +71,7 @@ class Graph {
     return graph_->InMemory(id, DnnData::kBf16, {h_.batch, h_.kv_heads, h_.head_dim, h_.sequence},
                             {h_.sequence * h_.kv_stride, h_.head_dim, 1, h_.kv_stride});
   }
-  // One fp32 for each query.
+  // One fp32 value for each query.
   Tensor InRows(int64_t id) {
     return graph_->InMemory(id, DnnData::kFp32, rows_, {h_.heads * h_.sequence, h_.sequence, 1, 1});
   }
@@ -95,7 +95,7 @@ class Graph {
   }
   Tensor Scores() { return ScaledProduct(Queries(kAttentionQ), Across(kAttentionK)); }
 
-  // Less `lse` if there is one; minus infinity where the key comes after the query.
+  // The scores, minus `lse` if it is set; minus infinity for keys after the query.
   Tensor MaskedScores(Tensor scores, const Tensor* lse) {
     if (lse != nullptr) scores = Of(DnnPointwise::kSub, scores, *lse, scores_);
     const Tensor query = graph_->Between(scores_, DnnData::kInt32);
@@ -110,7 +110,7 @@ class Graph {
     return masked;
   }
 
-  // rowsum(dO * O), in memory.
+  // rowsum(dO * O), written to memory.
   Tensor RowSums(const Tensor& dout) {
     const Tensor product = Of(DnnPointwise::kMul, dout, Queries(kAttentionOut), KeyDims(h_.heads));
     const Tensor sums = graph_->Between(rows_);
@@ -120,7 +120,7 @@ class Graph {
     return in_memory;
   }
 
-  // scores^T right, added up over the query heads that read the same keys.
+  // scores^T right, summed over the query heads that read the same keys.
   void GradientOfKeys(const Tensor& scores, const Tensor& right, int64_t id) {
     const Tensor across = graph_->Between(
         scores_, {h_.heads * h_.sequence * h_.sequence, h_.sequence * h_.sequence, 1, h_.sequence},

@@ -1,5 +1,5 @@
-// Causal attention as a graph of cuDNN's: the operations of attention.h one by one, which the
-// library recognises and runs as one kernel. Internal to attention.
+// Causal attention as a cuDNN graph: the single operations of attention.h, which the library
+// recognises and runs as one kernel. Internal to attention.
 #ifndef GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_GRAPH_CUDA_H_
 #define GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_GRAPH_CUDA_H_
 
@@ -11,7 +11,7 @@
 
 namespace geminid::kernels {
 
-// The heads of one call, of bf16: some of several sequences, or of one.
+// The bf16 heads of one call, from one or several sequences.
 struct AttentionHeads {
   int64_t batch = 0;
   int64_t heads = 0;
@@ -22,7 +22,7 @@ struct AttentionHeads {
   int64_t kv_stride = 0;     // of k, v and their gradients
 };
 
-// Numbers of the graphs' tensors (DnnGraph::Run).
+// The ids of the graphs' tensors (DnnGraph::Run).
 enum AttentionTensor : int64_t {
   kAttentionQ = 1,
   kAttentionK,
@@ -39,7 +39,7 @@ enum AttentionTensor : int64_t {
   kAttentionOne,      // by value: 1
 };
 
-// Unplanned; `api` outlives them.
+// The graph is not planned yet; `api` outlives it.
 std::unique_ptr<DnnGraph> AttentionForwardGraph(const gpu::CudnnApi& api,
                                                 const AttentionHeads& heads);
 std::unique_ptr<DnnGraph> AttentionBackwardGraph(const gpu::CudnnApi& api,

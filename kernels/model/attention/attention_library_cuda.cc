@@ -19,7 +19,7 @@ std::byte* Aligned(void* workspace) {
   return static_cast<std::byte*>(workspace) + (RoundUpTo(address, kDnnAlignment) - address);
 }
 
-// Up to 9.15 gradients are wrong where the last block of keys is not whole.
+// Up to version 9.15, gradients are wrong if the last block of keys is not whole.
 bool KnowsShortBlocks(size_t version) {
   constexpr size_t kFirst = 91501;
   return version >= kFirst;
@@ -55,14 +55,14 @@ AttentionHeads HeadsOf(const AttentionShape& shape, const AttentionParts& parts)
           .kv_stride = number(shape.kv_heads * shape.head_dim)};
 }
 
-// Where a part begins in each kind of tensor, in elements.
+// The begin of a part in each kind of tensor, in elements.
 struct PartPlace {
   size_t query = 0;
   size_t key = 0;
   size_t row = 0;
 };
 
-// Calls `work` for each part until it says false.
+// Calls `work` for each part until `work` returns false.
 template <class Work>
 bool ForEachPart(const AttentionShape& shape, const AttentionParts& parts, const Work& work) {
   const size_t group = shape.heads / shape.kv_heads;
@@ -78,13 +78,13 @@ bool ForEachPart(const AttentionShape& shape, const AttentionParts& parts, const
   return true;
 }
 
-// What cuDNN reads and writes; it has no types of pointers that are only read.
+// A pointer for cuDNN, which has no pointers to const data.
 template <typename T>
 void* Place(const T* data, size_t elements) {
   return const_cast<void*>(static_cast<const void*>(data + elements));
 }
 
-// The numbers by value.
+// The tensors that are passed by value.
 struct Numbers {
   explicit Numbers(float s) : scale(s) {}
   float scale;

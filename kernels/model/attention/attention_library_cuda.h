@@ -1,5 +1,5 @@
-// Attention on a GPU by cuDNN, which is loaded if it is there and taken for shapes that it passes a
-// test at.
+// Attention on a GPU with cuDNN. The library is loaded if it is installed, and used for the shapes
+// at which it passes a test.
 #ifndef GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_LIBRARY_CUDA_H_
 #define GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_LIBRARY_CUDA_H_
 
@@ -19,8 +19,9 @@
 
 namespace geminid::kernels {
 
-// How far a library's results are from those of the kernel of our own: the root of the mean square
-// of the difference over that of the values, the worst of all blocks of 64 tokens of a head.
+// The distances of a library's results from those of the project's own kernel: the root of the mean
+// square of the difference, divided by that of the values. Each is the worst of all blocks of 64
+// tokens of a head.
 struct AttentionDistances {
   double out = 0;
   double dq = 0;
@@ -29,55 +30,55 @@ struct AttentionDistances {
   double lse = 0;  // the largest difference
 };
 
-// How attention of one shape is computed: found once, and kept.
+// The way to compute attention of one shape; found once and cached.
 struct AttentionPlan {
   enum class State { kUntested, kTaken, kRefused };
 
   AttentionParts parts;
   std::unique_ptr<DnnGraph> forward;
   std::unique_ptr<DnnGraph> backward;
-  size_t forward_bytes = 0;   // of workspace, wherever it begins
-  size_t backward_bytes = 0;  // with room for sums of rows
-  size_t test_bytes = 0;      // with either
+  size_t forward_bytes = 0;   // of workspace, at any address
+  size_t backward_bytes = 0;  // with memory for the sums of rows
+  size_t test_bytes = 0;      // with the larger of both
   State state = State::kRefused;
-  std::string why;  // of kRefused
+  std::string why;  // for kRefused
   AttentionDistances distances;
 };
 
-// The library and its plans, of one context and one thread.
+// The library and its plans, for one context and one thread.
 //
-// What it computes is attention.h's, of bf16, causal, from the first query on, with q, k, v, out
-// and gradients dense. Sums are fp32; chances and the gradients of scores are rounded to bf16
-// before they are multiplied. The same bits on every run: engines that say that they are not
-// deterministic are not taken, and the test repeats each pass. The choice is made from the shape,
-// the library's version and the GPU, and from nothing else.
+// Computes attention.h for bf16, causal, with first_query 0 and dense q, k, v, out and gradients.
+// Sums are fp32. Probabilities and the gradients of scores are rounded to bf16 before they are
+// multiplied. The bits are the same on every run: engines that report themselves as not
+// deterministic are refused, and the test repeats each pass. The choice depends only on the shape,
+// the library's version and the GPU.
 class AttentionLibrary {
  public:
-  // In the calling thread's current context. Null with `error` set where there is no library, or it
-  // does not start.
+  // Loads the library in the calling thread's current context. Null, with `error` set, if there is
+  // no library or it does not start.
   static std::unique_ptr<AttentionLibrary> Load(std::string* error);
   AttentionLibrary(const AttentionLibrary&) = delete;
   AttentionLibrary& operator=(const AttentionLibrary&) = delete;
-  ~AttentionLibrary();  // what is queued has been waited for
+  ~AttentionLibrary();  // the caller has waited for all queued work
 
-  // The plan for a shape, until the library ends. In state kUntested at first, which Test ends.
+  // The plan for a shape, valid until the library ends. Its state is kUntested until Test runs.
   AttentionPlan& Plan(const AttentionShape& shape);
-  // One in parts that are given. False with plan.why set.
+  // Plans with the given parts. False, with plan.why set, if that fails.
   bool PlanParts(const AttentionShape& shape, const AttentionParts& parts,
                  AttentionPlan& plan) const;
 
-  // Computes one part of the shape with numbers of its own by the library, ten times, and once by
-  // the kernel of our own: the plan is taken if all ten have the same bits, and none is farther
-  // from ours than rounding to bf16 explains. `workspace` holds plan.test_bytes bytes of the
-  // device. Waits for the stream. kUnsupported, with `why` set, only where the device itself fails;
-  // a library that fails is refused.
+  // Computes one part of the shape, with test data, ten times with the library and once with the
+  // project's own kernel. The plan is taken if all ten results have the same bits, and if their
+  // distance from the own kernel's result is no larger than rounding to bf16 explains. `workspace`
+  // holds plan.test_bytes bytes of device memory. Waits for the stream. kUnsupported, with `why`
+  // set, only if the device itself fails; a library that fails is refused.
   Status Test(const AttentionShape& shape, AttentionPlan& plan, void* workspace, CudaStream stream,
               std::string* why);
 
-  // Queue a pass of a plan that is taken. Arguments as of AttentionForwardCuda and
-  // AttentionBackwardCuda, each 16-byte aligned; `workspace` holds plan.forward_bytes
-  // or plan.backward_bytes bytes of the device. kUnsupported if the library refuses, and then
-  // last_refusal() says why.
+  // Queue a pass of a taken plan. Arguments are those of AttentionForwardCuda and
+  // AttentionBackwardCuda, each 16-byte aligned. `workspace` holds plan.forward_bytes or
+  // plan.backward_bytes bytes of device memory. kUnsupported if the library refuses; last_refusal()
+  // then says why.
   Status Forward(const AttentionShape& shape, AttentionPlan& plan, const BFloat16* q,
                  const BFloat16* k, const BFloat16* v, BFloat16* out, float* lse, void* workspace,
                  CudaStream stream);
@@ -93,11 +94,11 @@ class AttentionLibrary {
 
   // "cuDNN 9.19.0 (/usr/local/cuda/lib64/libcudnn.so.9)".
   std::string Name() const;
-  // What is known of shapes so far: "cuDNN ...", and for each that is refused why.
+  // The known shapes: "cuDNN ...", and for each refused shape the reason.
   std::string Describe() const;
 
  private:
-  // A shape as far as it matters for the choice.
+  // The properties of a shape that determine the choice.
   using Key = std::array<uint64_t, 8>;
 
   AttentionLibrary(gpu::CudnnApi api, gpu::DnnHandle handle)
@@ -110,7 +111,7 @@ class AttentionLibrary {
   std::string refusal_;
 };
 
-// Whether the views are dense and 16-byte aligned, as the library takes them.
+// Whether the views are dense and 16-byte aligned, as the library requires.
 template <typename T>
 bool IsDense(const HeadsView<T>& view, size_t heads, size_t head_dim) {
   constexpr uintptr_t kAlignment = 16;

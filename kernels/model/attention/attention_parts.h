@@ -1,5 +1,6 @@
-// In which parts a library computes attention, so that its workspace stays bounded. Pure: by the
-// shape alone, since with what happens to be free bits would depend on the arena.
+// The parts in which a library computes attention, so that its workspace stays bounded. Pure: the
+// parts depend on the shape alone. If they depended on free memory, results would depend on the
+// arena.
 #ifndef GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_PARTS_H_
 #define GEMINID_KERNELS_MODEL_ATTENTION_ATTENTION_PARTS_H_
 
@@ -11,18 +12,19 @@
 
 namespace geminid::kernels {
 
-// Of one part. A part of this size has more blocks of queries than a GPU has multiprocessors.
+// The most workspace of one part. Such a part has more blocks of queries than a GPU has
+// multiprocessors.
 inline constexpr uint64_t kAttentionPartBytesMax = uint64_t{256} << 20;
 
 // Each part has whole sequences with all heads, or some key/value heads of one sequence.
 struct AttentionParts {
-  uint64_t batch = 0;  // sequences of a part, which divide shape.batch; 0: not even one head fits
-  uint64_t kv_heads = 0;  // of a part, which divide shape.kv_heads
-  uint64_t bytes = 0;     // of workspace, that a part is expected to take
+  uint64_t batch = 0;     // sequences of a part; divides shape.batch; 0: not even one head fits
+  uint64_t kv_heads = 0;  // of a part; divides shape.kv_heads
+  uint64_t bytes = 0;     // the expected workspace of a part
 };
 
-// Of a deterministic backward pass in 16 bits: the gradients of the scores, and where heads share
-// keys those of each head's keys and values.
+// The workspace of a deterministic backward pass in 16 bits: the gradients of the scores and, if
+// heads share keys, the gradients of each head's keys and values.
 inline uint64_t AttentionLibraryBytes(const AttentionShape& shape, uint64_t batch,
                                       uint64_t kv_heads) {
   constexpr uint64_t kQueries = 64, kKeys = 128, kElement = 2, kSpare = 4096;
@@ -33,7 +35,7 @@ inline uint64_t AttentionLibraryBytes(const AttentionShape& shape, uint64_t batc
   return batch * kv_heads * group * (scores + keys) * kElement + kSpare;
 }
 
-// `shape` has heads and sequences.
+// `shape` has at least one head and one sequence.
 inline AttentionParts PartsOfAttention(const AttentionShape& shape) {
   const auto largest = [](uint64_t whole, const auto& bytes_of) {
     for (uint64_t part = whole; part > 0; --part) {
@@ -53,7 +55,8 @@ inline AttentionParts PartsOfAttention(const AttentionShape& shape) {
   return {1, heads, AttentionLibraryBytes(shape, 1, heads)};
 }
 
-// What the test of a library takes of one part beside that: q, k, v, dout, and what is computed.
+// The bytes that the library's test needs for one part, beside the workspace: q, k, v, dout, and
+// the results.
 inline uint64_t AttentionTestBytes(const AttentionShape& shape, const AttentionParts& parts) {
   constexpr uint64_t kOfQueries = 4, kOfKeys = 4, kElement = 2, kSpare = 16 * 256;
   const uint64_t columns = (kOfQueries * shape.heads + kOfKeys * shape.kv_heads) * shape.head_dim;

@@ -1,4 +1,4 @@
-// The test that a library's attention has to pass before it is used: AttentionLibrary::Test.
+// AttentionLibrary::Test: the test that a library's attention must pass before it is used.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,15 +19,16 @@ namespace {
 
 constexpr int kRepetitions = 10;
 constexpr size_t kBlock = 64;  // tokens
-// Of the root of the mean square of a block. Rounding chances, the gradients of scores and results
-// to bf16 makes about 1/300 of it; a key that is masked wrongly, or a scale, makes more than 1/10.
+// The largest distance, relative to the root of the mean square of a block. Rounding probabilities,
+// gradients of scores and results to bf16 causes about 1/300. A wrong mask or scale causes more
+// than 1/10.
 constexpr double kMostOfBlock = 1.0 / 64;
-// Of one value, beside that of its block.
+// The largest distance of one value, relative to the value plus the root of its block.
 constexpr double kMostOfValue = 1.0 / 16;
 constexpr double kMostOfLse = 1.0 / 1024;
-constexpr int kUnwritten = 0xff;  // each byte of what is computed, before: a NaN
+constexpr int kUnwritten = 0xff;  // each byte of a result before the pass: a NaN
 
-// Results of one part, on the host.
+// The results of one part, on the host.
 struct Results {
   std::vector<BFloat16> out, dq, dk, dv;
   std::vector<float> lse;
@@ -38,7 +39,7 @@ struct Results {
   }
 };
 
-// [-2, 2], the same each time.
+// Values in [-2, 2], the same on each run.
 std::vector<BFloat16> Numbers(size_t count, uint64_t seed) {
   std::vector<BFloat16> numbers(count);
   uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
@@ -50,7 +51,7 @@ std::vector<BFloat16> Numbers(size_t count, uint64_t seed) {
   return numbers;
 }
 
-// The sequences of one part with all their heads, and their tensors on the device.
+// The test data: the sequences of one part with all their heads, in device memory.
 class Trial {
  public:
   Trial(const gpu::DriverApi& api, const AttentionShape& shape, const AttentionParts& parts,
@@ -140,7 +141,7 @@ class Trial {
     return Check(api_.memcpy_htod_async(reinterpret_cast<CUdeviceptr>(to), numbers.data(),
                                         count * sizeof(BFloat16), stream_),
                  "cuMemcpyHtoDAsync") &&
-           Wait();  // `numbers` ends here
+           Wait();  // the copy must end before `numbers` does
   }
   template <typename T>
   bool Clear(T* data, size_t count) {
@@ -182,7 +183,7 @@ struct Block {
   }
 };
 
-// The distance of a block, or infinity where one value alone is too far.
+// The distance of a block, or infinity if one value alone is too far away.
 double DistanceOf(const Block& block, const std::vector<BFloat16>& theirs,
                   const std::vector<BFloat16>& ours) {
   double squares = 0, differences = 0;
@@ -230,27 +231,27 @@ AttentionDistances DistancesOf(const AttentionShape& shape, const Results& their
                             .dv = DistanceOf(shape, shape.kv_heads, theirs.dv, ours.dv)};
   for (size_t i = 0; i < ours.lse.size(); ++i) {
     const double difference = std::abs(static_cast<double>(theirs.lse[i]) - ours.lse[i]);
-    // Not max, which would pass over a NaN.
+    // std::max would skip a NaN.
     if (!(difference <= all.lse)) all.lse = difference;
     if (std::isnan(all.lse)) break;
   }
   return all;
 }
 
-// Empty: all are near.
+// The first result that is too far away; empty: all results are near.
 std::string WhatIsFar(const AttentionDistances& d) {
   struct Distance {
     const char* name;
     double value;
     double most;
   };
-  // In the order in which one is computed from the others.
+  // Each result follows those from which it is computed.
   for (const Distance& one : {Distance{"out", d.out, kMostOfBlock},
                               {"log-sum-exp", d.lse, kMostOfLse},
                               {"dq", d.dq, kMostOfBlock},
                               {"dk", d.dk, kMostOfBlock},
                               {"dv", d.dv, kMostOfBlock}}) {
-    if (one.value <= one.most) continue;  // no for a NaN
+    if (one.value <= one.most) continue;  // false for a NaN
     return std::string("its ") + one.name + " is " + std::to_string(one.value) +
            " from that of the kernel of our own, and " + std::to_string(one.most) + " is allowed";
   }
@@ -286,7 +287,7 @@ Status AttentionLibrary::Test(const AttentionShape& shape, AttentionPlan& plan, 
     Results& results = repetition == 0 ? first : again;
     if (!trial.ClearResults()) return failed();
     if (trial.ByLibrary(*this, plan) != Status::kOk) {
-      return trial.Wait() ? refused(refusal_) : failed();  // one of both passes may be queued
+      return trial.Wait() ? refused(refusal_) : failed();  // one of the two passes may be queued
     }
     if (!trial.Download(&results)) return failed();
     if (repetition > 0 && !(again == first)) return refused("two runs of it had different bits");

@@ -1,4 +1,4 @@
-// How attention moves between tensors of T and its fp32 blocks, and the first half of both passes:
+// Copies between tensors of T and the fp32 blocks of attention, and the first half of both passes:
 // the masked scores of a block.
 #if defined(GEMINID_KERNELS_MODEL_ATTENTION_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GEMINID_KERNELS_MODEL_ATTENTION_BLOCKS_INL_H_
@@ -36,7 +36,8 @@ HWY_INLINE HeadRows<T> SelectHead(const AttentionShape& shape, const HeadsView<T
           view.token_stride};
 }
 
-// to[count', width] = scale * rows [first, first + count), zeros around what exists.
+// to[count', width] = scale * rows [first, first + count), with zeros for rows and columns that do
+// not exist.
 template <typename T>
 HWY_NOINLINE void Unpack(const AttentionShape& shape, const HeadRows<const T>& from, size_t first,
                          size_t count, size_t width, float scale, float* to) {
@@ -50,7 +51,7 @@ HWY_NOINLINE void Unpack(const AttentionShape& shape, const HeadRows<const T>& f
   }
 }
 
-// Rows [first, first + kAttentionBlock) of `to`, as far as they exist, from a dense fp32 block.
+// Writes rows [first, first + kAttentionBlock) of `to` that exist, from a dense fp32 block.
 template <typename T>
 HWY_NOINLINE void Pack(const AttentionShape& shape, const float* from, size_t first, size_t width,
                        float scale, const HeadRows<T>& to) {
@@ -61,7 +62,7 @@ HWY_NOINLINE void Pack(const AttentionShape& shape, const float* from, size_t fi
   }
 }
 
-// Every block [kAttentionBlock, width] of `from` transposed to [width, kAttentionBlock].
+// Transposes every block [kAttentionBlock, width] of `from` to [width, kAttentionBlock].
 inline HWY_NOINLINE void TransposeBlocks(const AttentionLayout& layout, const float* from,
                                          float* to) {
   for (size_t first = 0; first < layout.rows; first += kAttentionBlock) {
@@ -90,14 +91,14 @@ inline HWY_NOINLINE void BlockScores(size_t width, const float* left, const floa
            .k = width});
 }
 
-// Keys after the query, in a block on the diagonal.
+// Masks the keys after the query, in a block on the diagonal.
 inline HWY_NOINLINE void MaskAboveDiagonal(float* scores) {
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     for (size_t c = r + 1; c < kAttentionBlock; ++c) scores[r * kAttentionBlock + c] = kMasked;
   }
 }
 
-// Keys beyond the sequence, of which a block may have some that begins with token `key`.
+// Masks the keys beyond the sequence, in a block that begins with token `key`.
 inline HWY_NOINLINE void MaskBeyond(size_t sequence, size_t key, float* scores) {
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     for (size_t c = sequence - key; c < kAttentionBlock; ++c) {
@@ -106,8 +107,8 @@ inline HWY_NOINLINE void MaskBeyond(size_t sequence, size_t key, float* scores) 
   }
 }
 
-// Keys that the window has left behind, in a block whose first key is `ahead` tokens before its
-// first query.
+// Masks the keys before the window, in a block whose first key is `ahead` tokens before its first
+// query.
 inline HWY_NOINLINE void MaskBeforeWindow(size_t window, size_t ahead, float* scores) {
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     if (ahead + r < window) continue;

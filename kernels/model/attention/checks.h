@@ -26,9 +26,9 @@ inline Status CheckAttentionShape(const AttentionShape& s) {
   return rows > kDimensionMax || s.sequence > kDimensionMax ? Status::kSizeOverflow : Status::kOk;
 }
 
-// Turns views into buffers and remembers the first stride that is too short or too long. Views into
-// one fused activation interleave: their buffers span, and so seem to overlap, each other. Such
-// outputs are listed as one buffer by the caller.
+// Turns views into buffers and stores the first stride that is too short or too long. Views into
+// one fused activation interleave, so their buffers seem to overlap. The caller lists such outputs
+// as one buffer.
 class HeadsBuffers {
  public:
   explicit HeadsBuffers(const AttentionShape& shape) : shape_(shape) {}
@@ -87,7 +87,8 @@ Status CheckAttentionBackward(const AttentionShape& shape, const AttentionSaved<
   const auto inputs = {buffers.Queries(saved.q),    buffers.Keys(saved.k),
                        buffers.Keys(saved.v),       buffers.Queries(saved.out),
                        buffers.Queries(saved.dout), buffers.Lse(saved.lse)};
-  // The three outputs may interleave in one fused gradient, so each is held against the inputs.
+  // The three outputs may interleave in one fused gradient, so each is checked against the inputs
+  // only.
   for (const Buffer& output : {buffers.Queries(dq), buffers.Keys(dk), buffers.Keys(dv)}) {
     if (buffers.status() != Status::kOk) return buffers.status();
     status = CheckBuffers(inputs, {output});

@@ -1,4 +1,4 @@
-// Sizes of the blocks and of the workspace of attention. Internal to attention.
+// The sizes of attention's blocks and workspace. Internal to attention.
 #ifndef GEMINID_KERNELS_MODEL_ATTENTION_LAYOUT_H_
 #define GEMINID_KERNELS_MODEL_ATTENTION_LAYOUT_H_
 
@@ -13,18 +13,20 @@ namespace geminid::kernels {
 // head_dim 64) stay in the L2 cache.
 inline constexpr size_t kAttentionBlock = 64;
 
-// The first key of the first block of keys that a block of queries sees; `query` is its first.
+// The first key of the first block of keys that a block of queries sees. `query` is the block's
+// first query.
 constexpr size_t FirstKeyOf(size_t window, size_t query) {
   if (window == 0 || query < window) return 0;
   return (query - window + 1) / kAttentionBlock * kAttentionBlock;
 }
 
-// The end of the last block of keys that a block of queries sees; `query` is its first.
+// The end of the last block of keys that a block of queries sees. `query` is the block's first
+// query.
 constexpr size_t EndOfKeys(const AttentionShape& shape, size_t query) {
   return shape.causal ? query + kAttentionBlock : RoundUpTo(shape.sequence, kAttentionBlock);
 }
 
-// The workspace as fp32 arrays, in elements. One key/value head at a time is unpacked.
+// The workspace as fp32 arrays, in elements. One key/value head is unpacked at a time.
 struct AttentionLayout {
   size_t rows;   // sequence in whole blocks
   size_t width;  // head_dim in whole vectors
@@ -36,8 +38,8 @@ struct AttentionLayout {
   size_t block() const { return kAttentionBlock * width; }
   static constexpr size_t scores() { return kAttentionBlock * kAttentionBlock; }
 
-  // Backward, which needs the most: K, K^T, V^T, dK, dV; Q, dO, dQ of a block; P and dS of a block;
-  // lse and D of a block.
+  // The backward pass needs the most: K, K^T, V^T, dK, dV; Q, dO, dQ of a block; P and dS of a
+  // block; lse and D of a block.
   size_t floats() const { return 5 * head() + 3 * block() + 2 * scores() + 2 * kAttentionBlock; }
 };
 

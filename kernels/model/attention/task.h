@@ -1,5 +1,5 @@
-// One key/value head of one batch entry, with the query heads that read it: what a thread works on.
-// Internal to attention.
+// The unit of work of a thread: one key/value head of one batch entry, with the query heads that
+// read this head. Internal to attention.
 #ifndef GEMINID_KERNELS_MODEL_ATTENTION_TASK_H_
 #define GEMINID_KERNELS_MODEL_ATTENTION_TASK_H_
 
@@ -10,10 +10,10 @@
 namespace geminid::kernels {
 
 struct AttentionTask {
-  AttentionShape shape;  // of the part
-  size_t first_token;    // of the batch entry, and its first query's row
+  AttentionShape shape;  // of this task
+  size_t first_token;    // of the batch entry; first_row is the row of its first query
   size_t first_row;
-  size_t first_query;  // columns
+  size_t first_query;  // columns, as is first_key
   size_t first_key;
   size_t first_lse;
 

@@ -33,14 +33,14 @@ struct Tiles {
   size_t k;
   Zeros zeros = Zeros::kNone;
   bool accumulate = false;
-  size_t first_row = 0;  // of the triangle that kAboveDiagonal means
+  size_t first_row = 0;  // of the triangle that kAboveDiagonal names
 };
 
 inline constexpr size_t kTileRows = 4;
 // Vectors per tile row: 4 x 4 accumulators fill the 32 registers of AVX-512, 4 x 1 the 16 of AVX2.
 inline constexpr size_t kTileVectors = kParts == 1 ? 4 : 1;
 
-// kVectors vectors of four rows of C, starting at (row, col).
+// Computes kVectors vectors of four rows of C, starting at (row, col).
 template <size_t kVectors>
 HWY_INLINE void ProductTile(const Tiles& t, size_t row, size_t col) {
   F32x16 sum[kTileRows][kVectors];
@@ -76,7 +76,7 @@ HWY_INLINE void ProductTile(const Tiles& t, size_t row, size_t col) {
   }
 }
 
-// Not inlined: it is called from a dozen places, and its body is large.
+// Not inlined, because its body is large and it has a dozen callers.
 inline HWY_NOINLINE void Product(const Tiles& t) {
   constexpr size_t kTileCols = kTileVectors * kWidth;
   size_t col = 0;

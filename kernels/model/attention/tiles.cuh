@@ -1,7 +1,7 @@
-// Blocks of attention on a GPU: 256 threads hold a block of 64 x 64 scores, thread (y, x) of 16 x
-// 16 the rows 4y .. 4y+3 and the columns x, x+16, x+32, x+48. So sixteen threads, half a warp,
-// share a row as the sixteen lanes of the host's vectors do, and every element is one chain of
-// multiply-adds in the host's order. Device code; included by the *_cuda.cu files alone.
+// The blocks of attention on a GPU. 256 threads hold a block of 64 x 64 scores; of 16 x 16 threads,
+// thread (y, x) has the rows 4y .. 4y+3 and the columns x, x+16, x+32, x+48. So sixteen threads,
+// half a warp, share a row like the sixteen lanes of the host's vectors, and every element is one
+// chain of multiply-adds in the host's order. Device code; only the *_cuda.cu files include it.
 #ifndef GEMINID_KERNELS_MODEL_ATTENTION_TILES_CUH_
 #define GEMINID_KERNELS_MODEL_ATTENTION_TILES_CUH_
 
@@ -18,12 +18,13 @@ inline constexpr unsigned kTile = kAttentionBlock;
 inline constexpr unsigned kTileThreads = 256;
 inline constexpr unsigned kThreadRows = 4;
 inline constexpr unsigned kThreadColumns = kTile / kLanes;
-inline constexpr unsigned kSlice = 32;          // elements of heads that are staged at once
-inline constexpr unsigned kStagedRows = 16;     // tokens that are staged at once
-inline constexpr unsigned kPadded = kTile + 1;  // a row of shared memory: no two on the same banks
+inline constexpr unsigned kSlice = 32;       // elements of a head that are staged at a time
+inline constexpr unsigned kStagedRows = 16;  // tokens that are staged at a time
+// A row of shared memory; padding puts rows on different banks.
+inline constexpr unsigned kPadded = kTile + 1;
 
-// Which keys a query sees: those before it, of these the last ones, or all of the sequence. Each
-// has kernels of its own, since a window takes more registers.
+// The keys that a query sees: all earlier ones, the last ones of these, or all of the sequence.
+// Each case has its own kernels, because a window needs more registers.
 enum class Sees : unsigned { kBefore, kWindow, kAll };
 
 using Slice = float[kSlice][kPadded];  // transposed: [element][token]
@@ -35,8 +36,8 @@ struct TilePlace {
   unsigned x = threadIdx.x % kLanes;
 };
 
-// One head of one batch entry: token t, of those from `first_token` on, at
-// data + (t - first_token) token_stride.
+// One head of one batch entry. Token t is at data + (t - first_token) token_stride, for tokens from
+// `first_token` on.
 template <typename T>
 struct TileHead {
   T* data;
@@ -49,7 +50,7 @@ struct TileHead {
   __device__ T* Row(uint64_t token) const { return data + (token - first_token) * token_stride; }
 };
 
-// What all kernels of attention are given.
+// The arguments of all attention kernels.
 struct TileShape {
   uint64_t sequence;
   uint64_t first_query;
@@ -57,8 +58,8 @@ struct TileShape {
   unsigned head_dim;
   unsigned heads;
   unsigned kv_heads;
-  unsigned blocks;  // of a sequence, from that of the first query on
-  unsigned slabs;   // of a head: the columns that one block of threads writes
+  unsigned blocks;  // of a sequence, from the block of the first query on
+  unsigned slabs;   // of a head; a slab is the columns that one block of threads writes
   float scale;
 
   __device__ uint64_t queries() const { return sequence - first_query; }
@@ -67,7 +68,7 @@ struct TileShape {
   __device__ uint64_t LastKey(uint64_t query) const {
     return kSees == Sees::kAll ? (sequence - 1) / kTile * kTile : query;
   }
-  // As FirstKeyOf.
+  // Like FirstKeyOf.
   __device__ uint64_t FirstKey(uint64_t query) const {
     return window == 0 || query < window ? 0 : (query - window + 1) / kTile * kTile;
   }
@@ -77,7 +78,7 @@ struct TileShape {
         view.data + batch * sequence * view.token_stride + static_cast<uint64_t>(head) * head_dim,
         view.token_stride, 0};
   }
-  // Of what begins with the first query.
+  // A head of a tensor that begins with the first query.
   template <typename T>
   __device__ TileHead<T> QueryHead(const HeadsView<T>& view, uint64_t batch, unsigned head) const {
     return {
@@ -86,7 +87,7 @@ struct TileShape {
   }
 };
 
-// to[e][r] = factor * element `begin + e` of token `first + r`; zeros around what exists.
+// to[e][r] = factor * element `begin + e` of token `first + r`; zeros for those that do not exist.
 template <typename T>
 __device__ void StageSlice(const TileShape& shape, const TileHead<const T>& from, uint64_t first,
                            unsigned begin, float factor, Slice& to) {
@@ -98,7 +99,7 @@ __device__ void StageSlice(const TileShape& shape, const TileHead<const T>& from
   }
 }
 
-// to[r][c] = factor * element `column + c` of token `first + r`; zeros around what exists.
+// to[r][c] = factor * element `column + c` of token `first + r`; zeros for those that do not exist.
 template <unsigned kSlab, typename T>
 __device__ void StageRows(const TileShape& shape, const TileHead<const T>& from, uint64_t first,
                           unsigned column, float factor, float (&to)[kStagedRows][kSlab]) {
@@ -168,7 +169,7 @@ __device__ void AddRows(const float (&rows)[kStagedRows][kSlab], const Factor& f
 }
 
 // sums[i][j] += the sum over the 64 tokens from `first` on of factor(i, token) times the token's
-// elements. Begins and ends with all threads together.
+// elements. Synchronises all threads at its begin and end.
 template <unsigned kSlab, typename T, class Factor>
 __device__ void AddTokens(const TileShape& shape, const TileOperand<T>& tokens, unsigned column,
                           const Factor& factor, float (&rows)[kStagedRows][kSlab],
@@ -183,7 +184,7 @@ __device__ void AddTokens(const TileShape& shape, const TileOperand<T>& tokens, 
   }
 }
 
-// Writes what exists of the rows of a block.
+// Writes the rows of a block that exist.
 template <unsigned kSlab, typename T>
 __device__ void StoreTile(const TileShape& shape, const TileHead<T>& to, uint64_t first,
                           unsigned column, float factor,
@@ -203,7 +204,7 @@ __device__ void StoreTile(const TileShape& shape, const TileHead<T>& to, uint64_
   }
 }
 
-// Keys after the query, in a block on the diagonal.
+// Masks the keys after the query, in a block on the diagonal.
 __device__ inline void MaskAboveDiagonal(float (&scores)[kThreadRows][kThreadColumns]) {
   const TilePlace me;
 #pragma unroll
@@ -217,8 +218,8 @@ __device__ inline void MaskAboveDiagonal(float (&scores)[kThreadRows][kThreadCol
   }
 }
 
-// Keys that the window has left behind, in a block whose first key is `ahead` tokens before its
-// first query.
+// Masks the keys before the window, in a block whose first key is `ahead` tokens before its first
+// query.
 __device__ inline void MaskBeforeWindow(uint64_t window, uint64_t ahead,
                                         float (&scores)[kThreadRows][kThreadColumns]) {
   const TilePlace me;
@@ -233,7 +234,7 @@ __device__ inline void MaskBeforeWindow(uint64_t window, uint64_t ahead,
   }
 }
 
-// Keys beyond the sequence, in a block of which `keys` are there.
+// Masks the keys beyond the sequence, in a block with `keys` keys.
 __device__ inline void MaskBeyond(unsigned keys, float (&scores)[kThreadRows][kThreadColumns]) {
   const TilePlace me;
 #pragma unroll
@@ -247,7 +248,7 @@ __device__ inline void MaskBeyond(unsigned keys, float (&scores)[kThreadRows][kT
   }
 }
 
-// Columns that a block of threads writes: whole heads up to 128 elements.
+// The columns that a block of threads writes: whole heads of up to 128 elements.
 inline constexpr unsigned kNarrowSlab = 64;
 inline constexpr unsigned kWideSlab = 128;
 

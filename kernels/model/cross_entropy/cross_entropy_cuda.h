@@ -14,11 +14,11 @@ namespace geminid::kernels {
 size_t CrossEntropyCudaWorkspaceBytes(const CrossEntropyShape& shape);
 
 // CrossEntropy (kernels/model/cross_entropy/cross_entropy.h) on a GPU. dlogits has the bits of a
-// host that has FMA, except in the target's column, where the float64 exponential rounds
-// differently; so does the logarithm of a token's loss. Losses are added in float64, in an order
-// that the number of tokens alone decides. `targets` lie on the device and are not checked: one
-// that is neither kIgnoredTarget nor in the vocabulary makes the loss NaN and its row of dlogits 0.
-// `result` lies on the device or in mapped host memory. `workspace` is 64-byte aligned.
+// host that has FMA, except in the target's column: there the float64 exponential rounds
+// differently, as does the logarithm of a token's loss. Losses are added in float64, in an order
+// that depends only on the number of tokens. `targets` are in device memory and are not checked. A
+// target that is neither kIgnoredTarget nor in the vocabulary makes the loss NaN and its row of
+// dlogits 0. `result` is in device memory or mapped host memory. `workspace` is 64-byte aligned.
 template <typename T>
 Status CrossEntropyCuda(const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
                         float grad_scale, T* dlogits, float* token_loss, void* workspace,

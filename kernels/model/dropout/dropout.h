@@ -1,5 +1,5 @@
-// Which elements dropout keeps, and the factor that scales them. Both depend on a stream of random
-// numbers and the element's index alone, and are the same on host and GPU.
+// The choice of the elements that dropout keeps, and their factor. Both depend only on a stream of
+// random numbers and the element's index, and are the same on host and GPU.
 #ifndef GEMINID_KERNELS_MODEL_DROPOUT_DROPOUT_H_
 #define GEMINID_KERNELS_MODEL_DROPOUT_DROPOUT_H_
 

@@ -8,8 +8,8 @@
 
 namespace geminid::kernels {
 
-// Copies `rows` rows of `cols` elements on a GPU, between matrices whose rows begin a stride apart
-// (in elements). The matrices, from their first to their last element, are disjoint.
+// Copies `rows` rows of `cols` elements on a GPU, between matrices with row strides in elements.
+// The matrices do not overlap, counted from the first to the last element.
 template <typename T>
 Status CopyRowsCuda(size_t rows, size_t cols, const T* from, size_t from_stride, T* to,
                     size_t to_stride, CudaStream stream);

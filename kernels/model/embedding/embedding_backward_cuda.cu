@@ -1,5 +1,5 @@
-// The gradient of the table: tokens are sorted by row, stably, and each row adds up its tokens in
-// the order and the chunks of the host. No atomics: every position is computed.
+// The gradient of the table. A stable sort orders the tokens by row. Then each row adds up its
+// tokens in the order and the chunks of the host. Positions are computed, so no atomics are needed.
 #include <bit>
 
 #include "kernels/model/embedding/checks.h"
@@ -157,7 +157,7 @@ GEMINID_KERNEL(geminid_embedding_find_starts, FindStarts);
 inline constexpr unsigned kSumThreads = 128;
 inline constexpr unsigned kSumBlockColumns = kSumThreads * kRowVector;
 
-// Sums over sorted tokens. A block has one position and some columns; a thread has 8 of these.
+// Sums over sorted tokens. A block has one position and some columns; a thread has 8 columns.
 template <typename T>
 struct SortedTokens {
   __device__ uint64_t PositionOfBlock() const { return blockIdx.x / column_blocks; }
@@ -203,14 +203,14 @@ struct SortedTokens {
   const uint32_t* starts;
   const T* dy;
   T* dtable;
-  float* partial;  // [tokens / kChunk][hidden]: of the full chunk that starts at p, row p / kChunk
+  float* partial;  // [tokens / kChunk][hidden]; row p / kChunk has the full chunk that starts at p
   uint64_t hidden;
   unsigned column_blocks;
   bool accumulate;
-  bool words;  // every row of dy and dtable lies on 16 bytes
+  bool words;  // every row of dy and dtable is 16-byte aligned
 };
 
-// Finishes rows of one chunk; leaves the full chunks of other rows in `partial`.
+// Finishes rows with one chunk; writes the full chunks of other rows to `partial`.
 template <typename T>
 struct AddTokens {
   static constexpr unsigned kThreads = kSumThreads;
@@ -240,7 +240,7 @@ struct AddTokens {
 GEMINID_KERNEL(geminid_embedding_add_tokens_fp32, AddTokens<float>);
 GEMINID_KERNEL(geminid_embedding_add_tokens_bf16, AddTokens<BFloat16>);
 
-// Finishes the rows of several chunks: full ones in order, then the tokens that are left.
+// Finishes the rows with several chunks: full chunks in order, then the remaining tokens.
 template <typename T>
 struct AddTokenChunks {
   static constexpr unsigned kThreads = kSumThreads;
@@ -270,7 +270,7 @@ struct AddTokenChunks {
   }
 
   SortedTokens<T> sorted;
-  bool partial_words;  // every row of `partial` lies on 16 bytes
+  bool partial_words;  // every row of `partial` is 16-byte aligned
 };
 GEMINID_KERNEL(geminid_embedding_add_chunks_fp32, AddTokenChunks<float>);
 GEMINID_KERNEL(geminid_embedding_add_chunks_bf16, AddTokenChunks<BFloat16>);
@@ -291,7 +291,7 @@ GEMINID_KERNEL(geminid_embedding_zero_bf16, ForEachPack<ZeroOp<BFloat16>>);
 
 namespace {
 
-// The arrays of the workspace, one behind the other.
+// The arrays of the workspace, one after another.
 struct Layout {
   size_t tiles;
   size_t order_bytes;  // of one of the two orders, and of the starts
@@ -308,7 +308,7 @@ struct Layout {
   size_t Bytes() const { return 3 * order_bytes + counts_bytes + partial_bytes; }
 };
 
-// Sorts the tokens by row in `places[0]` and `places[1]` in turn; *order is the one that is sorted.
+// Sorts the tokens by row, in turn in `places[0]` and `places[1]`; *order points to the result.
 Status SortTokens(const cuda::RowsOfTokens& rows, size_t tiles, uint32_t* const (&places)[2],
                   uint32_t* counts, const uint32_t** order, CudaStream stream) {
   const uint32_t* from = nullptr;

@@ -9,8 +9,8 @@
 #include "kernels/runtime/cuda/stream.h"
 
 // kernels/model/embedding/embedding.h on a GPU, with the bits of the host and without atomics. The
-// ids lie on the device and are not checked: an id outside of the table counts as a row of another
-// rank.
+// ids are in device memory and are not checked: an id outside of the table counts as a row of
+// another rank.
 namespace geminid::kernels {
 
 template <typename T>

@@ -37,7 +37,7 @@ struct ProductOperand {
   uint64_t stride;
   uint64_t lines;
   uint64_t depth;
-  bool along_k;  // the elements of a line lie one after the other
+  bool along_k;  // the elements of a line are adjacent
 };
 
 template <typename In, typename Out>

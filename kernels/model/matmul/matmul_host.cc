@@ -68,11 +68,12 @@ constexpr DataType TypeOf() {
   return std::is_same_v<T, float> ? DataType::f32 : DataType::bf16;
 }
 
-// Makes the fp32 copy of a transposed A as [m,k]: the product then does not read down long rows.
+// Writes the fp32 copy of a transposed A as [m,k], so that the product does not read down long
+// rows.
 template <typename T>
 void WidenTransposed(ThreadPool* pool, const MatmulShape& s, const T* a, float* to,
                      size_t to_stride) {
-  constexpr size_t kRows = 32, kCols = 64;  // of a piece, 8 KiB
+  constexpr size_t kRows = 32, kCols = 64;  // of a block, 8 KiB
   (void)RunTasks(pool, GranuleCount(s.k, kRows), [&](size_t task, size_t) {
     const Granule rows = GranuleAt(task, s.k, kRows);
     alignas(64) float piece[kRows * kCols];
@@ -189,7 +190,7 @@ struct Widening {
   size_t of_thread = 0;
 };
 
-// One tile of C, on one thread, whose copies begin at `own`. Throws as Plan does.
+// Computes one tile of C on one thread, whose copies begin at `own`. Throws as Plan does.
 template <typename Out>
 void RunWideTile(const Widening<Out>& wide, const Granule& columns, const Granule& rows,
                  const float* a, const float* bias, Out* c, char* own) {
@@ -233,7 +234,7 @@ Status RunWide(const MatmulShape& shape, const In* a, const In* b, const Out* bi
   }
   if (shape.bias) WidenMatrix(pool, bias, {1, shape.n, shape.n}, wide_bias);
   const size_t row_tiles = wide.tiles.row_tiles();
-  // The panel whose copy a thread holds: tiles of one panel come one after the other.
+  // The panel that a thread has copied. Tiles of one panel follow each other.
   std::vector<size_t> held(ThreadsOf(pool), wide.tiles.panels());
   return RunTasks(pool, wide.tiles.panels() * row_tiles, [&](size_t task, size_t thread) {
     const SingleThread single_thread;
@@ -254,8 +255,8 @@ Status RunWide(const MatmulShape& shape, const In* a, const In* b, const Out* bi
 
 }  // namespace
 
-// Where a processor has AVX-512 without these instructions, oneDNN emulates them at a third of the
-// speed of its fp32 product.
+// On a processor with AVX-512 but without these instructions, oneDNN emulates them at a third of
+// the speed of its fp32 product.
 bool HasNativeBFloat16() {
   static const bool has = IsaInUse() >= base::Isa::kAvx512Bf16;
   return has;

@@ -55,7 +55,7 @@ Status CheckProduct(const MatmulOperands<In, Out>& operands, MatmulShape* shape)
 
 }  // namespace
 
-// A product whose plan is looked for, with its strides filled in.
+// A product that needs a plan, with its strides filled in.
 struct MatmulLibrary::Question {
   MatmulShape shape;
   LtType in;

@@ -42,10 +42,10 @@ struct MatmulPlan {
 // The library and its plans, for one context and one thread.
 //
 // As in Matmul (matmul.h), sums are fp32 and rounded once. 16-bit types use tensor cores; fp32 does
-// not use TF32. Algorithms that add partial sums in a narrower type are not allowed. The library
-// chooses among the others by its version, the GPU, the shape, the strides and the operands'
-// alignment up to 16 bytes alone. So a shape has the same bits wherever its operands lie and
-// whatever memory is free. A row's bits may depend on the number of rows; where they must not, use
+// not use TF32. Algorithms that add partial sums in a narrower type are not allowed. The library's
+// choice among the others depends only on its version, the GPU, the shape, the strides and the
+// operands' alignment up to 16 bytes. So a shape has the same bits at every address and with every
+// amount of free memory. A row's bits may depend on the number of rows; if they must not, use
 // MatmulCuda.
 class MatmulLibrary {
  public:
@@ -78,7 +78,7 @@ class MatmulLibrary {
   size_t unsupported_shapes() const;
 
  private:
-  // The facts of a product by which its plan is chosen.
+  // The properties of a product that determine its plan.
   using Key = std::array<uint64_t, 16>;
   struct Question;
 

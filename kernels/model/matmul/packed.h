@@ -32,7 +32,7 @@ class PackedProduct {
   struct Block {
     Granule rows, cols, depth;
   };
-  struct Held;  // which blocks a thread has copied
+  struct Held;  // the blocks that a thread has copied
 
   PlanKey KeyOf(const Block& block) const;
   void Multiply(const Operands& operands, const Block& block, char* own, Held* held) const;

@@ -1,6 +1,6 @@
-// Which operands of an fp32 product are packed first (copied to dense blocks), and in which blocks.
-// Internal to matmul. Pure: depends on the shape and its strides alone, so the bits of C do not
-// depend on threads.
+// Chooses the operands of an fp32 product that are packed first (copied to dense blocks), and their
+// blocks. Internal to matmul. Pure: the choice depends on the shape and its strides alone, so the
+// bits of C do not depend on threads.
 //
 // oneDNN multiplies tiles with an edge of fewer than about 526 elements without packing them. Of
 // each long row it then needs few elements at a time. These lie in cache lines of the same set, and

@@ -34,8 +34,8 @@ memory::desc Describe(size_t rows, size_t cols, size_t stride, Transpose transpo
 
 memory Unbound(const memory::desc& desc) { return {desc, CpuEngine(), DNNL_MEMORY_NONE}; }
 
-// The OpenMP control of the runtime that oneDNN itself loaded, or null where it was built without.
-// Looked up, not linked: only that build knows which runtime it is.
+// The OpenMP control of the runtime that oneDNN itself loaded, or null if oneDNN was built without
+// OpenMP. It is looked up, not linked: only the oneDNN build knows which runtime it uses.
 template <typename Function>
 Function* OpenMp(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
@@ -85,7 +85,7 @@ Plan::Plan(const PlanKey& key) {
 }
 
 void Plan::Run(const void* a, const void* b, const void* bias, void* c, void* scratchpad) {
-  // oneDNN takes inputs as void* too; it only reads them.
+  // oneDNN's type for inputs is void* too, but it only reads them.
   a_.set_data_handle(const_cast<void*>(a));
   b_.set_data_handle(const_cast<void*>(b));
   c_.set_data_handle(c);

@@ -12,7 +12,7 @@
 
 namespace geminid::kernels {
 
-// Everything that decides which code runs. Strides are filled in, never 0.
+// The values that decide which code runs. Strides are filled in, never 0.
 struct PlanKey {
   MatmulShape shape;
   dnnl::memory::data_type in;
@@ -24,7 +24,7 @@ struct PlanKey {
 // Not thread-safe: each thread has its own plans.
 class Plan {
  public:
-  // Throws dnnl::error, with status dnnl_unimplemented where this machine cannot compute `key`.
+  // Throws dnnl::error; its status is dnnl_unimplemented if this machine cannot compute `key`.
   explicit Plan(const PlanKey& key);
 
   size_t scratchpad_bytes() const { return scratchpad_bytes_; }
@@ -46,7 +46,7 @@ class PlanCache {
 
   static PlanCache& OfThisThread();
 
-  // The plan for `key`, made if need be; valid until the next call. Throws as Plan does.
+  // Finds or makes the plan for `key`; it is valid until the next call. Throws as Plan does.
   Plan& Get(const PlanKey& key);
 
   size_t size() const { return entries_.size(); }

@@ -38,7 +38,7 @@ HWY_INLINE void ChainTile(const MatmulShape& s, const In* a, const In* b, size_t
   for (size_t r = 0; r < kRows; ++r) sums[r] = sum[r];
 }
 
-// The same where B is stored transposed: 16 chains over every 16th k, added in a fixed tree.
+// ChainTile for a transposed B: 16 chains over every 16th k, added in a fixed tree.
 template <size_t kRows, typename In>
 HWY_INLINE void DotTile(const MatmulShape& s, const In* a, const In* b, size_t count,
                         F32x16* sums) {

@@ -1,4 +1,4 @@
-// How a product is divided into tiles of C for several threads. Internal to matmul. Pure.
+// Divides a product into tiles of C for several threads. Internal to matmul. Pure.
 //
 // The tiles depend on the shape alone, so the bits of C do not depend on threads. Tiles are so
 // large that packing the operands again for each costs little. There are at least eight, if the
@@ -51,7 +51,7 @@ class MatmulTiles {
   size_t col_tiles() const { return GranuleCount(n_, cols_); }
   size_t count() const { return row_tiles() * col_tiles(); }
 
-  // Tiles in the same columns, which read the same part of B, come one after the other.
+  // Tiles in the same columns, which read the same part of B, follow each other.
   MatmulTile At(size_t index) const {
     const Granule row = GranuleAt(index % row_tiles(), m_, rows_);
     const Granule col = GranuleAt(index / row_tiles(), n_, cols_);
@@ -72,9 +72,8 @@ class MatmulTiles {
   size_t cols_;
 };
 
-// The tiles of a product that is computed on fp32 copies. Columns form panels, so narrow that
-// the copy of a panel of B and its tile of C stay in a core's cache and are never written to
-// memory.
+// The tiles of a product of fp32 copies. Columns form panels. A panel is narrow enough that its
+// copy of B and its tile of C stay in a core's cache and are never written to memory.
 class WideTiles {
  public:
   explicit WideTiles(const MatmulShape& s) : m_(s.m), n_(s.n), cols_(Width(s)) {}
@@ -88,9 +87,10 @@ class WideTiles {
   static constexpr size_t kRowsMax = 256;
 
   static size_t Width(const MatmulShape& s) {
-    constexpr size_t kPanelElements = size_t{96} << 10;  // 384 KiB: of 512 KiB to 2 MiB of L2
+    // 384 KiB, of an L2 cache of 512 KiB to 2 MiB.
+    constexpr size_t kPanelElements = size_t{96} << 10;
     constexpr size_t kLeast = 64, kMost = 512, kMultiple = 16;
-    constexpr size_t kTilesMin = 8;  // which 2, 4 and 8 threads share evenly
+    constexpr size_t kTilesMin = 8;  // 2, 4 and 8 threads share them evenly
     const size_t wanted_panels = GranuleCount(kTilesMin, GranuleCount(s.m, kRowsMax));
     const size_t even = std::max(kLeast, GranuleCount(s.n, wanted_panels));
     const size_t width = std::min(std::clamp(kPanelElements / s.k, kLeast, kMost), even);

@@ -36,8 +36,8 @@ void TransposeBlock(const float* from, size_t from_stride, float* to, size_t to_
 void TransposeFloats(const MatrixStorage& storage, const float* from, float* to, size_t to_stride) {
   const auto [rows, cols, stride] = storage;
   const size_t whole_rows = rows / kEdge * kEdge, whole_cols = cols / kEdge * kEdge;
-  // Goes along a few rows of `from`. Otherwise lines a power of two apart, more than a cache has
-  // ways, would evict each other before they are read to their ends.
+  // Reads along a few rows of `from`. Reading down the columns would load lines that are a power of
+  // two apart. A cache has too few ways for them, so lines would be evicted before they are read.
   for (size_t r = 0; r < whole_rows; r += kEdge) {
     for (size_t c = 0; c < whole_cols; c += kEdge) {
       TransposeBlock(from + r * stride + c, stride, to + c * to_stride + r, to_stride);

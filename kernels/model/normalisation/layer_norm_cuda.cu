@@ -70,7 +70,7 @@ struct LayerNormRows {
   uint64_t rows;
   uint64_t cols;
   float epsilon;
-  bool words;  // every row of every array lies on 16 bytes
+  bool words;  // every row of every array is 16-byte aligned
 };
 GEMINID_KERNEL(geminid_layer_norm_forward_fp32, LayerNormRows<float, float, NarrowRow>);
 GEMINID_KERNEL(geminid_layer_norm_forward_bf16, LayerNormRows<BFloat16, BFloat16, NarrowRow>);
@@ -101,7 +101,8 @@ struct LayerNormInputGradient {
         [&](uint64_t column, const RowPack<T>& in_dy, const RowPack<T>& in_x) {
           const RowPack<P> scale = LoadRowPack(gamma, column, cols, words);
 #pragma unroll
-          for (unsigned i = 0; i < kRowVector; ++i) {  // nothing beyond the row: dy and gamma are 0
+          // Columns beyond the row add nothing: dy and gamma are 0.
+          for (unsigned i = 0; i < kRowVector; ++i) {
             const float g = Widen(in_dy.element[i]) * Widen(scale.element[i]);
             sums[i] += g;
             products[i] = fmaf(g, xhat(in_x.element[i]), products[i]);
@@ -126,7 +127,7 @@ struct LayerNormInputGradient {
   T* dx;
   uint64_t rows;
   uint64_t cols;
-  bool words;  // every row of every array lies on 16 bytes
+  bool words;  // every row of every array is 16-byte aligned
 };
 GEMINID_KERNEL(geminid_layer_norm_backward_fp32, LayerNormInputGradient<float, float, NarrowRow>);
 GEMINID_KERNEL(geminid_layer_norm_backward_bf16,

@@ -19,7 +19,7 @@ Status LayerNormForwardCuda(const LayerNormShape& shape, const T* x, const P* ga
 // Bytes of workspace on the device for the backward pass.
 size_t LayerNormCudaWorkspaceBytes(const LayerNormShape& shape);
 
-// `workspace` is 64-byte aligned; it is not touched where dgamma is null, and may be null then.
+// `workspace` is 64-byte aligned. If dgamma is null, it is not used and may be null.
 template <typename T, typename P = T>
 Status LayerNormBackwardCuda(const LayerNormShape& shape, const LayerNormBackwardArgs<T, P>& args,
                              void* workspace, size_t workspace_bytes, CudaStream stream);

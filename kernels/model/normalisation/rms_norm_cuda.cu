@@ -52,7 +52,7 @@ struct RmsNormRows {
   uint64_t rows;
   uint64_t cols;
   float epsilon;
-  bool words;  // every row of every array lies on 16 bytes
+  bool words;  // every row of every array is 16-byte aligned
 };
 GEMINID_KERNEL(geminid_rms_norm_forward_fp32, RmsNormRows<float, float, NarrowRow>);
 GEMINID_KERNEL(geminid_rms_norm_forward_bf16, RmsNormRows<BFloat16, BFloat16, NarrowRow>);
@@ -102,7 +102,7 @@ struct RmsNormInputGradient {
   T* dx;
   uint64_t rows;
   uint64_t cols;
-  bool words;  // every row of every array lies on 16 bytes
+  bool words;  // every row of every array is 16-byte aligned
 };
 GEMINID_KERNEL(geminid_rms_norm_backward_fp32, RmsNormInputGradient<float, float, NarrowRow>);
 GEMINID_KERNEL(geminid_rms_norm_backward_bf16, RmsNormInputGradient<BFloat16, BFloat16, NarrowRow>);

@@ -19,7 +19,7 @@ Status RmsNormForwardCuda(const RmsNormShape& shape, const T* x, const P* gamma,
 // Bytes of workspace on the device for the backward pass.
 size_t RmsNormCudaWorkspaceBytes(const RmsNormShape& shape);
 
-// `workspace` is 64-byte aligned; it is not touched where dgamma is null, and may be null then.
+// `workspace` is 64-byte aligned. If dgamma is null, it is not used and may be null.
 template <typename T, typename P = T>
 Status RmsNormBackwardCuda(const RmsNormShape& shape, const RmsNormBackwardArgs<T, P>& args,
                            void* workspace, size_t workspace_bytes, CudaStream stream);

@@ -1,7 +1,7 @@
 // Normalisations process a narrow row with a warp and a wide row with a block. Sums follow
 // kernels/model/normalisation/row_order.h, so the bits are those of the host. A thread reads 8
 // columns at a time (16 bytes of bf16) and holds 64 bytes of each array in registers. It reads the
-// rest of wider rows again, from the cache. Device code; included by the *_cuda.cu files alone.
+// rest of wider rows again, from the cache. Device code; only the *_cuda.cu files include it.
 #ifndef GEMINID_KERNELS_MODEL_NORMALISATION_ROWS_CUH_
 #define GEMINID_KERNELS_MODEL_NORMALISATION_ROWS_CUH_
 
@@ -82,8 +82,8 @@ struct WideRow {
   }
 };
 
-// The row of the calling thread. Threads beyond the last row compute the last row too, so that
-// whole warps take part in the sums; they store nothing.
+// The row of the calling thread. Threads beyond the last row compute the last row, too, so that
+// whole warps take part in the sums. These threads store nothing.
 template <class Row>
 struct RowOfThread {
   uint64_t row;
@@ -153,7 +153,7 @@ struct InputGradientArrays {
   T* dx;
   uint64_t begin;
   uint64_t cols;
-  bool words;  // every row of every array lies on 16 bytes
+  bool words;  // every row of every array is 16-byte aligned
 };
 
 // dx = op(dy gamma, x) + residual for each of the thread's packs of the row.

@@ -22,7 +22,7 @@ namespace geminid::kernels {
 Status RotaryTable(size_t positions, size_t head_dim, double theta, float* cos, float* sin);
 
 // The tables of scaled positions (training/models/rotary_scaling.h): angle(p,i) = p angles[i] with
-// head_dim/2 angles; cosines and sines are multiplied by `length`, which is positive.
+// head_dim/2 angles. Cosines and sines are multiplied by `length`, which is positive.
 Status RotaryTable(size_t positions, std::span<const double> angles, double length, float* cos,
                    float* sin);
 

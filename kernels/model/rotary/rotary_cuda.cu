@@ -51,7 +51,7 @@ Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, floa
               CudaStream stream) {
   const Status status = CheckRotate(shape, cos, sin, x);
   if (status != Status::kOk || shape.batch * shape.sequence == 0) return status;
-  constexpr size_t kTokenElementsMax = size_t{1} << 31;  // so that a thread counts in 32 bits
+  constexpr size_t kTokenElementsMax = size_t{1} << 31;  // so that a thread can count in 32 bits
   if (shape.heads * shape.HeadStride() > kTokenElementsMax) return Status::kUnsupported;
   const cuda::RotateToken<T> kernel = {cos,
                                        sin,

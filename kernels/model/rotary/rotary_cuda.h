@@ -6,7 +6,7 @@
 #include "kernels/runtime/cuda/stream.h"
 
 // The rotations of kernels/model/rotary/rotary.h on a GPU, with the bits of the host. The tables
-// come from RotaryTable and lie on the device.
+// come from RotaryTable and are in device memory.
 namespace geminid::kernels {
 
 template <typename T>

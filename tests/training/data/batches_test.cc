@@ -24,7 +24,7 @@ absl::StatusOr<Batches> Make(const Text& text, const BatchPlan& plan) {
   return Batches::Create(TokenRange::All(text), plan);
 }
 
-// All ranks' tokens of one micro-batch, in order of rank.
+// All ranks' tokens of one micro-batch, in rank order.
 std::vector<int32_t> Tokens(const Text& text, uint64_t world_size, uint64_t seed, uint64_t step,
                             uint64_t micro_batch) {
   std::vector<int32_t> tokens;

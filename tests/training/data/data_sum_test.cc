@@ -18,10 +18,11 @@ std::string SumOf(std::vector<uint8_t> bytes, uint64_t most = kSummedTokens) {
   return sum.value_or("");
 }
 
-// Of the tokens as little-endian int32: "a" is 61 00 00 00.
+// The sum is over the tokens as little-endian int32: "a" is 61 00 00 00.
 TEST(SumOfData, IsTheCrcOfItsTokens) {
   EXPECT_EQ(SumOf({}), "0 bytes, CRC-32C 00000000");
-  // The polynomial's check value (RFC 3720, B.4) is for 32 bytes of zeros: eight tokens 0.
+  // The polynomial's check value (RFC 3720, B.4) is for 32 bytes of zeros, which are eight tokens
+  // 0.
   EXPECT_EQ(SumOf(std::vector<uint8_t>(8, 0)), "8 bytes, CRC-32C 8a9136aa");
 }
 

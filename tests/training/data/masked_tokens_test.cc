@@ -81,7 +81,7 @@ TEST(MaskedTokens, OfManySequences_AreHiddenRandomAndKeptAsPublished) {
 TEST(MaskedTokens, ThatAreSpecial_AreNeverChosen) {
   for (uint64_t stream = 0; stream < 50; ++stream) {
     std::vector<int32_t> tokens = {2, 10, 3, 4, 11, 0, 2, 2, 3, 3, 0, 0, 4, 4, 0, 0, 2, 3, 3, 0};
-    const Masked masked = Mask(tokens, stream);  // 3 of 20, of which 2 are ordinary
+    const Masked masked = Mask(tokens, stream);  // chooses 3 of 20, but only 2 are ordinary
     for (size_t i = 0; i < tokens.size(); ++i) {
       EXPECT_EQ(masked.targets[i], tokens[i] >= 10 ? tokens[i] : kNoTarget);
     }

@@ -19,8 +19,8 @@ std::vector<uint64_t> OrderOf(uint64_t size, uint64_t key) {
   return order;
 }
 
-// Squares, primes, powers of two and their neighbours: the last row is whole, nearly empty or
-// nearly whole.
+// Squares, primes, powers of two and their neighbours: the last row is full, nearly empty or nearly
+// full.
 TEST(Permutation, OfAnySize_HasEachNumberOnce) {
   std::vector<uint64_t> sizes = {1023, 1024, 1025, 10'007, 65'536, 99'999};
   for (uint64_t size = 1; size <= 130; ++size) sizes.push_back(size);
@@ -40,7 +40,7 @@ TEST(Permutation, OfAnotherKey_IsAnotherOrder) {
   EXPECT_EQ(OrderOf(50, 7), OrderOf(50, 7));
 }
 
-// 4000 keys: each of the 24 orders is expected 167 times, with a deviation of 13.
+// With 4000 keys, each of the 24 orders is expected 167 times, with a deviation of 13.
 TEST(Permutation, OfFourNumbers_HasEachOrderAboutAsOften) {
   std::map<std::vector<uint64_t>, int> times;
   for (uint64_t key = 0; key < 4000; ++key) ++times[OrderOf(4, key * 977)];
@@ -48,8 +48,8 @@ TEST(Permutation, OfFourNumbers_HasEachOrderAboutAsOften) {
   for (const auto& [order, count] : times) EXPECT_NEAR(count, 4000 / 24.0, 70);
 }
 
-// Where numbers go does not depend on where they come from: neighbours are a third of the size
-// apart on average, and a number's place says nothing of its value.
+// The permutation destroys the original order: adjacent numbers differ by a third of the size on
+// average, and a number's position does not correlate with its value.
 TEST(Permutation, OfManyNumbers_LeavesNoOrderOfTheirs) {
   constexpr uint64_t kSize = 10'000;
   for (uint64_t key = 0; key < 5; ++key) {

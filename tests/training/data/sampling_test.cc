@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kContext = 16;
 
-// Each token is its number, however many there are.
+// A source of any length in which each token is its own index.
 class Counted final : public TokenSource {
  public:
   explicit Counted(uint64_t tokens) : tokens_(tokens) {}
@@ -40,7 +40,7 @@ struct Shape {
   uint64_t ranks = 1;
 };
 
-// The first tokens of all sequences of so many steps, in the order of their samples.
+// The first tokens of all sequences of the steps from first_step to end_step, in sample order.
 std::vector<int32_t> Starts(const TokenSource& data, Sampling sampling, uint64_t seed, Shape shape,
                             uint64_t first_step, uint64_t end_step) {
   std::vector<int32_t> starts;
@@ -75,7 +75,7 @@ std::vector<int32_t> WindowsOf(uint64_t count) {
   return starts;
 }
 
-// 21 windows in steps of 8: epochs begin in the middle of steps, micro-batches and ranks' shares.
+// 21 windows in steps of 8: epochs begin inside steps, micro-batches and ranks' shares.
 TEST(Sampling, OfEpochs_HasEachWindowOnceInEachWhateverSharesTheBatch) {
   const Counted data(21 * kContext + 1);
   for (const Sampling sampling : {Sampling::kShuffle, Sampling::kSequential}) {
@@ -117,7 +117,7 @@ TEST(Sampling, BegunInTheMiddle_GoesOnAsOneThatWasNot) {
   EXPECT_TRUE(std::equal(rest.begin(), rest.end(), all.begin() + 7 * 8, all.end()));
 }
 
-// With fewer windows than a step has sequences an epoch ends, perhaps several times, within it.
+// If a step has more sequences than there are windows, one or several epochs end within the step.
 TEST(Sampling, OfFewerWindowsThanABatch_RepeatsThemEquallyOften) {
   const Counted data(3 * kContext + 1);
   const std::vector<int32_t> starts = Starts(data, Sampling::kShuffle, 1, {.batch = 12}, 0, 1);
@@ -139,7 +139,7 @@ TEST(Sampling, OfDataThatEndsInTheMiddleOfAWindow_LeavesItsEndOut) {
   EXPECT_TRUE(absl::IsInvalidArgument(Batches::Create(TokenRange::All(short_one), plan).status()));
 }
 
-// 100 TB of tokens: places are beyond 32 bits, and so are the numbers of windows.
+// 100 TB of tokens: positions and numbers of windows exceed 32 bits.
 TEST(Sampling, OfHugeData_ReachesAllOfIt) {
   constexpr uint64_t kTokens = uint64_t{50'000'000'000'000};
   const uint64_t windows = WindowsIn(kTokens, kContext);

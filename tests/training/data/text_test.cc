@@ -82,15 +82,15 @@ TEST(LoadText, WithAFileThatIsNoText_NamesItAndItsKind) {
 TEST(LoadText, BeyondTheLimit_IsRefusedBeforeItIsRead) {
   const base::TemporaryFolder folder;
   const std::string path = folder.Write("large", "");
-  std::filesystem::resize_file(path, kTextBytesMax + 1);  // without blocks
+  std::filesystem::resize_file(path, kTextBytesMax + 1);  // sparse: no blocks on disk
   EXPECT_THAT(Load(path), testing::HasSubstr("larger than"));
 }
 
-// Its first block is all of it that is in memory by then.
+// At that moment only the first block is in memory.
 TEST(LoadText, OfALargeFileThatIsNoText_IsRefusedAtItsFirstBlock) {
   const base::TemporaryFolder folder;
   const std::string path = folder.Write("large", "no text");
-  std::filesystem::resize_file(path, uint64_t{1} << 30);  // without blocks
+  std::filesystem::resize_file(path, uint64_t{1} << 30);  // sparse: no blocks on disk
   int blocks = 0;
   const auto text = Text::Load({path}, [&](uint64_t, uint64_t) { ++blocks; });
   EXPECT_THAT(std::string(text.status().message()), testing::HasSubstr("its byte 7 is zero"));

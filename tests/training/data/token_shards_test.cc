@@ -16,7 +16,7 @@ using testing::HasSubstr;
 constexpr uint64_t kGpt2Vocabulary = 50257;
 constexpr uint64_t kLlama3Vocabulary = 128256;
 
-// As Python's array('H') or array('I') would write them.
+// The bytes that Python's array('H') or array('I') writes.
 template <typename Element>
 std::string Bytes(const std::vector<Element>& elements) {
   std::string bytes;
@@ -143,7 +143,7 @@ TEST_F(Shards, OfAnotherKind_AreRefusedByItsName) {
 }
 
 TEST_F(Shards, WhoseFirstTokensResembleADate_AreTokensAlone) {
-  // 20240522 as two tokens, and then a version that llm.c has never had.
+  // 20240522 as two tokens, then a version that llm.c has never had.
   const std::string path = folder_.Write("a.bin", Bytes<uint16_t>({54'410, 308, 900, 1}));
   EXPECT_THAT(All(path, 65536), ElementsAre(54'410, 308, 900, 1));
 }
@@ -165,7 +165,7 @@ TEST_F(Shards, ForValidation_AreLeftOutOfAFolderThatHasOthersAndSaid) {
   EXPECT_EQ(left_out({folder_ / "v"}).first, 1u);
 }
 
-// The same token whatever the number of threads: the first.
+// Any number of threads names the same token: the first one.
 TEST_F(Shards, Checked_NameTheFirstTokenOutsideOfTheVocabulary) {
   constexpr uint64_t kTokens = (uint64_t{1} << 23) + 5;  // three blocks
   std::vector<uint16_t> tokens(kTokens, 249);

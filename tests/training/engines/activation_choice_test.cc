@@ -37,8 +37,9 @@ TEST(StepWorkingSetBytes, WhereWeightsStay_HasAllOfThemWithTheirPadding) {
   }
 }
 
-// State, a weight and its gradient in bf16; of several micro-batches a sum, and where it is of
-// reduced gradients, where these land. A quarter more, and spares of twice that and 4 MiB.
+// Bytes per parameter: 12 of state, 2 of the weight and 2 of its gradient in bf16. Several
+// micro-batches add an fp32 sum of 4, and a sum of reduced gradients adds 2 for the reduced
+// gradients. The total includes a quarter as headroom, and spares of twice the model plus 4 MiB.
 TEST(WholeModelBytes, OfEachStage_HasItsSums) {
   const auto bytes = [](zero::Stage stage, int accumulate) {
     return WholeModelBytes(InStage(stage, accumulate)) - (uint64_t{4} << 20);

@@ -45,7 +45,7 @@ TEST(UnlimitedDeviceBytes, OfCutLayersInStages_IsLessInLaterOnes) {
   EXPECT_LT(UnlimitedDeviceBytes(options, 4, 1, 1), UnlimitedDeviceBytes(options, 4, 1, 0));
 }
 
-// By hand: in 1F1B stage s of S holds S - s micro-batches of its layers.
+// By hand: in 1F1B, stage s of S stages holds S - s micro-batches of its layers.
 TEST(LayersInFlight, OfAStage_AreThoseOfTheMicroBatchesThatItHolds) {
   const TrainOptions options = InStages(4, 1);
   for (int stage = 0; stage < 4; ++stage) {
@@ -55,7 +55,7 @@ TEST(LayersInFlight, OfAStage_AreThoseOfTheMicroBatchesThatItHolds) {
   EXPECT_EQ(LayersInFlight(InStages(1, 1), 0).layers, 8u);
 }
 
-// By hand: two parts of a layer each on each of two stages, and of the first stage the schedule.
+// By hand: two stages have two parts of one layer each. The first stage's schedule decides.
 TEST(WorkspaceBytesOfShare, InHalves_HasRoomForWhatTheWeightsWaitFor) {
   TrainOptions options = InStages(2, 2);
   options.model.layers = 4;

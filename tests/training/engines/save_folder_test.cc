@@ -19,12 +19,12 @@
 
 namespace {
 
-// What a file system without locks says; 0: it has them.
+// The error of flock on a file system without locks; 0: locks work.
 int lock_error = 0;
 
 }  // namespace
 
-// In place of the C library's.
+// Replaces the C library's function.
 extern "C" int flock(int fd, int operation) noexcept {
   if (lock_error == 0) return static_cast<int>(::syscall(SYS_flock, fd, operation));
   errno = lock_error;
@@ -69,7 +69,7 @@ TEST_F(SaveFolder, TakenTwice_IsRefusedUntilTheFirstHasGone) {
   EXPECT_EQ(said_, "");
 }
 
-// What the lock says is overwritten.
+// Taking a lock overwrites the lock file's text.
 TEST_F(SaveFolder, WhoseLockIsALink_IsRefusedAndNothingIsWrittenToWhereItLeads) {
   const std::string precious = folder_.Write("precious", "words");
   folder_.Write("run/other", "");

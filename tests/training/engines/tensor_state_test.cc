@@ -22,7 +22,7 @@ using zero::ParameterId;
 using zero::ShardRange;
 using zero::StateKind;
 
-// One rank's blocks in memory. Its shard of each is two runs of elements.
+// One rank's blocks in memory. Its shard of each block is two runs of elements.
 class BlocksInMemory final : public zero::ModelState {
  public:
   explicit BlocksInMemory(const TensorParameters& parameters) : parameters_(parameters) {
@@ -54,7 +54,7 @@ class BlocksInMemory final : public zero::ModelState {
   }
   absl::Status Restore(const zero::Progress&) override { return absl::OkStatus(); }
   absl::StatusOr<zero::Progress> GetProgress() override { return zero::Progress{.step = 7}; }
-  // All of it at once, in pieces of 10.
+  // Writes everything at once, in pieces of 10 elements.
   absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink> sink) override {
     for (uint32_t i = 0; i < values_.size(); ++i) {
       for (size_t at = 0; at < values_[i].size(); at += 10) {
@@ -75,7 +75,7 @@ class BlocksInMemory final : public zero::ModelState {
   std::vector<std::vector<float>> values_;
 };
 
-// Elements of the model's parameters, each with what was written there, of all ranks.
+// Collects what all ranks write, by element of the model's parameters.
 class Written final : public zero::SnapshotSink {
  public:
   absl::Status Write(ParameterId id, StateKind /*kind*/, uint64_t offset,
@@ -94,7 +94,7 @@ class Written final : public zero::SnapshotSink {
   std::map<std::pair<uint32_t, uint64_t>, std::vector<float>> written_;
 };
 
-// Another for each element of the model.
+// A different value for each element of the model.
 float ValueOf(uint32_t id, uint64_t element) {
   return static_cast<float>(id) * 1e5F + static_cast<float>(element);
 }
@@ -158,7 +158,7 @@ TEST(TensorState, ReadAndWrittenByShards_IsWhatShardOfSays) {
       for (uint32_t id = 0; id < specs.size(); ++id) {
         uint64_t end = 0;
         for (const ShardRange& range : state.ShardOf(ParameterId{id})) {
-          EXPECT_TRUE(end == 0 || range.offset > end);  // in order, none beside another
+          EXPECT_TRUE(end == 0 || range.offset > end);  // in order, with gaps in between
           end = range.offset + range.elements;
           std::vector<float> values(range.elements), want(range.elements);
           ASSERT_EQ(state.ReadShard(ParameterId{id}, StateKind::kMaster, range.offset, values),

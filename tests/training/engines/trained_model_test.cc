@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kStages = 2;
 
-// An interleaved pipeline takes a multiple of its stages as micro-batches: that is found when the
-// engine has been made, as the death of another rank can be.
+// An interleaved pipeline refuses a number of micro-batches that is no multiple of its stages. The
+// check comes after the engine exists, so it stands for the death of another rank at that moment.
 TrainOptions RefusedAfterItsEngine() {
   TrainOptions options;
   options.model = *FindPreset("llama-tiny");

@@ -1,5 +1,5 @@
-// The largest models that Colossal-AI has announced for given hardware, as predictions: that they
-// fit, in how much host memory, and that half of what they need is not enough.
+// Predicts the largest models that Colossal-AI has announced for given hardware: they fit, the host
+// memory that they need is as expected, and half of the memory is not enough.
 #include <gtest/gtest.h>
 
 #include "training/forecast/forecast.h"
@@ -20,7 +20,7 @@ struct Claim {
   std::uint32_t ranks, nodes;
   Batch batch;
   double billions;
-  std::uint64_t host_gib;  // of a node, enough
+  std::uint64_t host_gib;  // host memory of a node that is enough
 };
 
 constexpr Batch kGpt2Batch = {.sequences = 4, .sequence_length = 1024};
@@ -98,15 +98,15 @@ TEST(Capacity, EveryClaim_FitsAndLeavesNoTierOverfull) {
         EXPECT_LE(forecast->plan.tier(tier).peak, forecast->plan.tier(tier).limit) << claim.name;
         bytes_per_parameter += BytesPerParameter(*forecast, job, tier);
       }
-      // The state alone is 12 bytes of a parameter, wherever it lies.
+      // The state alone is 12 bytes per parameter, in whichever tier.
       EXPECT_GE(bytes_per_parameter, 12) << claim.name;
       EXPECT_GT(forecast->tokens_per_second, 0) << claim.name;
     }
   }
 }
 
-// One device: what the device cannot hold of 12 bytes of state per parameter and the gradients must
-// lie in the host. Half of that is not enough unless a disk takes the rest.
+// On one device, host memory must hold the part of 12 bytes of state per parameter, and of the
+// gradients, that the device cannot hold. Half of that is not enough unless a disk takes the rest.
 TEST(Capacity, OneDevice_NeedsHostMemoryForTheStateOrADisk) {
   for (const Claim& claim : kSingle) {
     const Model model = ModelOf(claim);
@@ -126,8 +126,8 @@ TEST(Capacity, OneDevice_NeedsHostMemoryForTheStateOrADisk) {
   }
 }
 
-// Many devices hold the state between them; with half the memory of each, and no host memory to go
-// to, they do not.
+// Many devices together hold the state. With half the memory each, and without host memory, they do
+// not.
 TEST(Capacity, ManyDevices_HoldTheStateButNotInHalfTheirMemory) {
   for (const Claim& claim : kMany) {
     const Model model = ModelOf(claim);

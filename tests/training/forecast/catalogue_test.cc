@@ -23,7 +23,7 @@ std::uint64_t SumOfTensors(const Model& model) {
   return sum;
 }
 
-// Numbers of parameters as the checkpoints have them, where those are public.
+// The numbers of parameters of public checkpoints.
 TEST(Catalogue, ParametersOfPublicCheckpoints_AreExact) {
   const std::map<std::string, std::uint64_t> published = {
       {"gpt2", 124'439'808},         {"gpt2-medium", 354'823'168},  {"gpt2-large", 774'030'080},
@@ -37,7 +37,7 @@ TEST(Catalogue, ParametersOfPublicCheckpoints_AreExact) {
   }
 }
 
-// Where only the paper speaks: GPT-3's table D.1 (millions), and the larger OPTs by their names.
+// Numbers that only papers give: GPT-3's table D.1 (millions), and the names of the larger OPTs.
 TEST(Catalogue, ParametersOfUnpublishedModels_RoundToTheirPapersFigure) {
   const auto rounded = [](const char* name, std::uint64_t unit) {
     return (CountParameters(*FindModel(name)) + unit / 2) / unit;
@@ -47,7 +47,7 @@ TEST(Catalogue, ParametersOfUnpublishedModels_RoundToTheirPapersFigure) {
   EXPECT_EQ(rounded("opt-175b", 1'000'000'000), 175u);
 }
 
-// Table 1 of the paper, in hundredths of a billion, comes out without the gains of the norms.
+// Table 1 of the paper gives hundredths of a billion, without the gains of the norms.
 TEST(Catalogue, PalmsMatrices_RoundToItsPapersFigures) {
   const auto hundredths = [](const char* name) {
     const Model model = *FindModel(name);
@@ -69,7 +69,7 @@ TEST(Catalogue, EveryModel_IsValidAndItsTensorsAddUp) {
   }
 }
 
-// Of a matrix the outputs are its rows, however a checkpoint keeps it.
+// A matrix's rows are its outputs, in whichever layout a checkpoint stores it.
 TEST(Tensors, OfGpt2AndOpt_HaveTheOutputsAsRows) {
   const std::vector<Tensor> gpt2 = Tensors(*FindModel("gpt2")),
                             opt = Tensors(*FindModel("opt-125m"));
@@ -93,7 +93,7 @@ TEST(Catalogue, UnknownName_IsNotFoundAndListsTheNames) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("gpt2-like"));
 }
 
-// The configuration that Colossal-AI's benchmarks call gpt2_10b says its number of elements.
+// Colossal-AI's benchmarks have a configuration gpt2_10b whose name gives its number of elements.
 TEST(Families, Gpt2LikeOfPublishedShape_HasItsParameters) {
   const Family* family = FindFamily("gpt2-like");
   ASSERT_NE(family, nullptr);
@@ -177,7 +177,7 @@ TEST(Model, NumbersOutOfRange_AreNamed) {
   EXPECT_THAT(std::string(Validate(model).message()), HasSubstr("must divide"));
 }
 
-// What geminid-train calls its models, under the same names and with as many parameters.
+// The catalogue has geminid-train's models under the same names and with the same parameters.
 TEST(Catalogue, ModelsOfTheTrainer_AreKnownByTheirNames) {
   for (const trainer::Preset& preset : trainer::Presets()) {
     EXPECT_TRUE(FindModel(preset.name).ok()) << preset.name;

@@ -10,8 +10,8 @@ namespace {
 constexpr Batch kBatch = {.sequences = 3, .sequence_length = 512};
 
 // Korthikanti et al. (arXiv:2205.05198, equation 1) count 34 s b h bytes for a GPT layer without
-// the score matrix: 2 of them are masks of dropout, which we have none of. They keep neither
-// statistics of norms nor sums of softmax.
+// the score matrix. 2 s b h of them are dropout masks, which this trainer does not store. They
+// count neither statistics of norms nor sums of softmax.
 TEST(SavedBytes, GptLayer_Is32PerTokenAndColumnAndStatistics) {
   const Model model = *FindModel("gpt2-xl");
   const std::uint64_t tokens = kBatch.tokens();
@@ -72,7 +72,7 @@ TEST(Operations, OfAStep_AreSixPerParameterAndTokenAndAttention) {
 
 TEST(Operations, OfALookUp_AreNone) {
   EXPECT_EQ(Operations(*FindModel("gpt2"), Operator::kEmbedding, Turn::kForward, kBatch), 0);
-  // OPT-350M multiplies its narrow rows by a matrix.
+  // OPT-350M multiplies the rows of its narrow table by a matrix.
   EXPECT_EQ(Operations(*FindModel("opt-350m"), Operator::kEmbedding, Turn::kForward, kBatch),
             2.0 * 1536 * 512 * 1024);
 }

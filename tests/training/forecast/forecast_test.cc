@@ -40,8 +40,8 @@ bool FitsWith(const Model& model, const Job& job) {
   return fits.ok() && *fits;
 }
 
-// A model whose state does not fit on the device, and so small that the search for the fastest plan
-// ends soon.
+// A model whose state does not fit on the device. It is so small that the search for the fastest
+// plan ends soon.
 Model Small() { return *MakeMember(*FindFamily("llama-like"), 4, 512, 0); }
 Job Cramped() {
   Job job = On("rtx-2060-6gb", 8);
@@ -58,7 +58,7 @@ TEST(MakeForecast, TiersOfAFittingPlan_AreWithinTheirLimits) {
   EXPECT_GE(forecast.step_seconds, forecast.plan.step_lower_bound_seconds * (1 - 1e-9));
 }
 
-// More of anything is never slower.
+// A faster link never makes a step slower.
 TEST(MakeForecast, FasterLink_IsNotSlower) {
   const Model model = Small();
   double last = 1e30;
@@ -67,7 +67,7 @@ TEST(MakeForecast, FasterLink_IsNotSlower) {
     job.hardware.up_bytes_per_second = rate;
     job.hardware.down_bytes_per_second = rate;
     const double seconds = Of(model, job).step_seconds;
-    EXPECT_LE(seconds, last * 1.02) << rate;  // the plan is a heuristic; 2 % is its slack
+    EXPECT_LE(seconds, last * 1.02) << rate;  // plans are heuristic, within 2 %
     last = seconds;
   }
 }
@@ -87,7 +87,7 @@ TEST(MakeForecast, FirstFit_FitsExactlyWhereTheFastestDoesAndIsNotFaster) {
   }
 }
 
-// One gather and one reduction of 2 bytes per parameter at least, a ring's (P - 1) / P each.
+// At least one gather and one reduction of 2 bytes per parameter, each (P - 1) / P in a ring.
 TEST(MakeForecast, Collectives_TakeAtLeastARingsTime) {
   Job job = On("a100-80gb", 512);
   job.ranks = 8;
@@ -96,7 +96,7 @@ TEST(MakeForecast, Collectives_TakeAtLeastARingsTime) {
   const double bytes = 2.0 * 2 * static_cast<double>(forecast.parameters) * 7 / 8;
   EXPECT_GE(forecast.collective_seconds, bytes / 300e9);
   EXPECT_LE(forecast.collective_seconds, 2 * bytes / 300e9);
-  // Across nodes the slowest link counts.
+  // Across nodes, the slowest link decides.
   job.nodes = 2;
   job.hardware.network_bytes_per_second = 25e9;
   const Forecast across = Of(*FindModel("opt-6.7b"), job);
@@ -105,7 +105,7 @@ TEST(MakeForecast, Collectives_TakeAtLeastARingsTime) {
   EXPECT_EQ(across.step_seconds, across.collective_seconds);
 }
 
-// `job` with one number of it changed.
+// `job` with one of its numbers changed.
 Job With(Job job, Change::Kind kind, std::uint64_t value) {
   switch (kind) {
     case Change::Kind::kDeviceBytes:
@@ -134,7 +134,7 @@ Job With(Job job, Change::Kind kind, std::uint64_t value) {
   return job;
 }
 
-// One step that asks for less, or for sequences one that asks for more.
+// The value one step closer to the original job: less memory, or more sequences.
 std::uint64_t OneStepLess(Change::Kind kind, std::uint64_t value, std::uint64_t ranks) {
   switch (kind) {
     case Change::Kind::kSequences:
@@ -148,7 +148,7 @@ std::uint64_t OneStepLess(Change::Kind kind, std::uint64_t value, std::uint64_t 
   }
 }
 
-// Asks again with each value that is suggested, and with one step less. Returns the kinds.
+// Checks that each suggested value fits and that one step less does not. Returns the kinds.
 std::set<Change::Kind> CheckChanges(const Model& model, const Job& job) {
   std::set<Change::Kind> kinds;
   EXPECT_FALSE(FitsWith(model, job));
@@ -191,7 +191,7 @@ TEST(WhatWouldFit, OfTodaysEngine_EachChangeIsTheSmallestThatFits) {
   EXPECT_THAT(
       CheckChanges(*FindModel("gpt2-xl"), device_is_short),
       ::testing::UnorderedElementsAre(Kind::kDeviceBytes, Kind::kSequences, Kind::kSequenceLength));
-  // A small arena is sought in small steps.
+  // For a small arena, the search takes small steps.
   Job tiny = On("rtx-2060-6gb", 64);
   tiny.only_executable = true;
   tiny.hardware.reserved_bytes = 0;
@@ -221,7 +221,7 @@ TEST(WhatWouldFit, TooLongASequence_IsShortened) {
               ::testing::Contains(Change::Kind::kSequenceLength));
 }
 
-// Far beyond anything that a plan can name.
+// The batch is larger than any plan can name.
 TEST(WhatWouldFit, AnyBatch_IsAnsweredWithTheLargestThatFits) {
   const Model model = *FindModel("llama-7b");
   Job job = On("a100-80gb", 512);
@@ -235,7 +235,7 @@ TEST(WhatWouldFit, AnyBatch_IsAnsweredWithTheLargestThatFits) {
   }
 }
 
-// --- what today's engine executes ---
+// --- what the engine can execute ---
 
 TEST(OnlyExecutable, NoDecision_IsOneThatTheEngineDoesNotCarryOut) {
   for (const std::uint64_t mib : {512, 1024, 2048, 4096}) {
@@ -253,7 +253,7 @@ TEST(OnlyExecutable, NoDecision_IsOneThatTheEngineDoesNotCarryOut) {
     bool on_host = false;
     for (const planner::OptimizerPlace place : forecast.plan.decisions.optimizer) {
       EXPECT_NE(place, planner::OptimizerPlace::kStreamed);
-      // The chunks are in the order of first use here: those on the device come first.
+      // Chunks are in the order of first use. Those with state on the device come first.
       if (place == planner::OptimizerPlace::kHost) on_host = true;
       EXPECT_FALSE(on_host && place == planner::OptimizerPlace::kDevice) << mib;
     }
@@ -263,7 +263,7 @@ TEST(OnlyExecutable, NoDecision_IsOneThatTheEngineDoesNotCarryOut) {
   }
 }
 
-// State that moves to the device keeps its place on the host, unless all starts there.
+// State that moves to the device still occupies its host memory, unless all state starts there.
 TEST(OnlyExecutable, StateOnTheDevice_LeavesNoRoomOnTheHost) {
   Job job = On("rtx-2060-6gb", 16);
   job.only_executable = true;
@@ -282,7 +282,7 @@ TEST(OnlyExecutable, StateOnTheDevice_LeavesNoRoomOnTheHost) {
   EXPECT_EQ(all.plan.tier(Tier::kHost).peak, 0u);
 }
 
-// What the engine does is among what the planner knows.
+// The engine's plans are a subset of the planner's plans.
 TEST(OnlyExecutable, WhatFits_AlsoFitsAsPlannedAndIsNotFaster) {
   for (const std::uint64_t mib : {512, 1024, 3072}) {
     Job job = On("rtx-2060-6gb", 8);
@@ -295,7 +295,7 @@ TEST(OnlyExecutable, WhatFits_AlsoFitsAsPlannedAndIsNotFaster) {
   }
 }
 
-// On one rank and on two, on a device that holds a part and on one that holds next to nothing.
+// On one rank and on two; on a device that holds a part, and on one that holds almost nothing.
 TEST(LeastHostBytes, WasTriedAndOneExtentOfEachRankLessDoesNotFit) {
   const Model model = *FindModel("gpt2-medium");
   for (const std::uint32_t ranks : {1u, 2u}) {
@@ -332,7 +332,7 @@ TEST(LargestThatFits, FitsAndTheNextDoesNot) {
   ASSERT_TRUE(largest.ok()) << largest.status();
   EXPECT_TRUE(FitsWith(*largest, job));
   EXPECT_FALSE(FitsWith(*MemberOfStep(family, largest->hidden / 64 + 1), job));
-  // Bounded by 12 bytes of state per parameter over both memories.
+  // At most 12 bytes of state per parameter fit into both memories.
   EXPECT_LE(12 * CountParameters(*largest), job.host_bytes + job.hardware.usable_bytes());
 }
 

@@ -15,7 +15,7 @@ TEST(HardwareTable, EveryRow_IsCompleteAndPossible) {
     EXPECT_GT(row.device_bytes, row.reserved_bytes) << row.name;
     EXPECT_GT(row.achieved_share, 0) << row.name;
     EXPECT_LT(row.achieved_share, 1) << row.name;
-    // Device memory is faster than what crosses to other devices, that than the host link.
+    // Device memory is faster than the links between devices, which are faster than the host link.
     EXPECT_GT(row.device_memory_bytes_per_second, row.peer_bytes_per_second) << row.name;
     EXPECT_GE(row.peer_bytes_per_second, row.up_bytes_per_second) << row.name;
     EXPECT_GE(row.host_memory_bytes_per_second, row.up_bytes_per_second) << row.name;

@@ -26,7 +26,7 @@ std::string ErrorOf(const std::string& json) {
   return std::string(model.status().message());
 }
 
-// The file of that name in data/.
+// The model of the file with that name in data/.
 Model Published(const std::string& name) {
   std::ifstream file(std::string(GEMINID_FORECAST_DATA "/") + name + ".json");
   const std::string json(std::istreambuf_iterator<char>(file), {});
@@ -35,7 +35,7 @@ Model Published(const std::string& name) {
   return model.ok() ? *model : Model{};
 }
 
-// As published, in millions, and exactly as the checkpoints have them.
+// The published number of parameters, in millions, and the exact number in the checkpoints.
 struct Checkpoint {
   const char* name;
   double millions;
@@ -82,7 +82,7 @@ TEST(PublishedConfig, Shapes_AreThoseOfTheFamily) {
   EXPECT_EQ(Published("llama-3.1-8b").position_rows(), 131072u);
 }
 
-// The values of the checkpoints' config.json, and their published numbers of parameters.
+// The values of the checkpoints' config.json, with their published numbers of parameters.
 
 TEST(HuggingFaceConfig, Gpt2Xl_HasItsParameters) {
   EXPECT_EQ(Parameters(R"({"model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25,
@@ -229,7 +229,7 @@ TEST(HuggingFaceConfig, Classifiers_TakeTheirNumberOfClassesFromNamesOrNumber) {
   EXPECT_EQ(classes(R"(, "num_labels": 7)"), 7u);
 }
 
-// T5 v1.1: gated and not tied.
+// T5 v1.1 has a gated MLP and untied tables.
 TEST(HuggingFaceConfig, GatedT5_HasItsParameters) {
   EXPECT_EQ(Parameters(R"({"model_type": "t5", "num_layers": 12, "num_decoder_layers": 12,
                            "d_model": 768, "num_heads": 12, "d_kv": 64, "d_ff": 2048,

@@ -1,4 +1,5 @@
-// What the forecast needs to run: planning must work on a laptop without the daemon's libraries.
+// The libraries that the forecast links: planning must work on a laptop without those of the
+// daemon.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -8,7 +9,7 @@
 namespace geminid::forecast {
 namespace {
 
-// The files that this process has mapped, its shared libraries among them.
+// The files that this process has mapped, including shared libraries.
 std::string MappedFiles() {
   std::ostringstream text;
   text << std::ifstream("/proc/self/maps").rdbuf();

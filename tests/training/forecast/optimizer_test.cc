@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What the engine offers, with its hyperparameters.
+// The optimizers of the engine, with their hyperparameters.
 const std::vector<zero::Optimizer>& EngineOptimizers() {
   static const auto* const kAll = new std::vector<zero::Optimizer>{
       zero::AdamWOptions{}, zero::AdamOptions{},    zero::LambOptions{}, zero::LarsOptions{},
@@ -50,8 +50,8 @@ StateBytes Predicted(const Optimizer& optimizer) {
   return bytes;
 }
 
-// What the engine's state store is asked for: an array per shard for each of state_arrays, and the
-// numbers per tensor in two versions.
+// The bytes that the engine's state store allocates: an array per shard for each of state_arrays,
+// and the numbers per tensor in two versions.
 StateBytes Allocated(const zero::Optimizer& optimizer) {
   const bool muon = std::holds_alternative<zero::MuonOptions>(optimizer);
   std::vector<zero::TensorShape> shapes;

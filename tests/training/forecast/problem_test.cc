@@ -44,7 +44,7 @@ TEST(MakeProblem, EveryModelOfTheCatalogue_MakesAValidProblem) {
   }
 }
 
-// 12 bytes of state and 2 of gradient for each parameter, cut over the ranks, and padding.
+// 12 bytes of state and 2 of gradient for each parameter, sharded over the ranks, plus padding.
 TEST(MakeProblem, State_Is12BytesPerParameterAndLittlePadding) {
   for (const std::uint32_t ranks : {1u, 4u, 64u}) {
     const HierarchyProblem problem = Problem("gpt2-xl", A100s(ranks));
@@ -65,7 +65,7 @@ TEST(MakeProblem, State_Is12BytesPerParameterAndLittlePadding) {
   }
 }
 
-// Each chunk is used in forward and backward, and turns into a gradient once, at its last use.
+// Each chunk is used in forward and backward, and becomes a gradient once, at its last use.
 TEST(MakeProblem, EveryChunk_LeavesOnceAfterItsLastUse) {
   for (const char* name : {"gpt2", "opt-350m", "llama-7b", "palm-8b"}) {
     const HierarchyProblem problem = Problem(name, A100s(4));
@@ -145,7 +145,7 @@ TEST(MakeProblem, RecomputingAlways_KeepsInputsAndTakesTheirTime) {
   EXPECT_NEAR(seconds(recomputed), seconds(planned) + again, 1e-12);
 }
 
-// Large batches compute at the achieved rate: 6 N operations per token and those of attention.
+// Large batches compute at the achieved rate: 6 N operations per token plus those of attention.
 TEST(MakeProblem, StepOfALargeBatch_TakesTheTimeOfItsOperations) {
   const Job job = A100s(1);
   const HierarchyProblem problem = Problem("gpt2-xl", job);
@@ -158,7 +158,7 @@ TEST(MakeProblem, StepOfALargeBatch_TakesTheTimeOfItsOperations) {
   const double operations = 6 * tokens * multiplied + 7 * tokens * 1024 * 1600 * 48;
   const double at_rate = operations / (312e12 * 0.54);
   EXPECT_GE(seconds, at_rate);
-  EXPECT_LE(seconds, 1.05 * at_rate);  // the two moments of the embedding are bound by memory
+  EXPECT_LE(seconds, 1.05 * at_rate);  // the embedding's two moments are memory-bound
 }
 
 TEST(MakeProblem, SameQuestion_SameTrace) {
@@ -205,22 +205,23 @@ Model Configured(const std::string& json) {
 const char kSmallT5[] = R"({"model_type": "t5", "num_layers": 2, "num_decoder_layers": 3,
                             "d_model": 512, "num_heads": 8, "d_kv": 64, "d_ff": 2048})";
 
-// Two look-ups, encoder layers of two parts, decoder layers of three; each but the output layer
-// twice.
+// The chain has two look-ups, encoder layers of two operators and decoder layers of three. Each
+// moment except the output layer's occurs twice.
 TEST(MakeProblem, EncoderAndDecoder_AreOneChainOfMoments) {
   const HierarchyProblem problem = *MakeProblem(Configured(kSmallT5), A100s(1));
   const absl::Status status = planner::ValidateTrace(problem.trace);
   EXPECT_TRUE(status.ok()) << status;
   const std::size_t forward = 2 + 2 * 2 + 3 * 3;
   EXPECT_EQ(problem.trace.moments.size(), 2 * forward + 1);
-  // The encoder's output beside two of each part: from its last moment to its backward.
+  // Each operator has two activations. The encoder's output is one more, from its last moment on
+  // until its backward.
   ASSERT_EQ(problem.activations.size(), 2 * (2 * 2 + 3 * 3) + 1);
   const planner::ActivationItem& output = problem.activations[2 * 2 * 2];
   EXPECT_EQ(output.bytes, 2u * 4 * 1024 * 512);
   EXPECT_EQ(output.produced, 4u);
   EXPECT_EQ(output.consumed, problem.trace.moments.size() - 5);
   EXPECT_FALSE(output.can_recompute || output.can_offload);
-  // The tied table is gathered until all three operators have added to its gradient.
+  // The tied table stays gathered until all three operators have added to its gradient.
   const planner::ChunkIndex table = problem.trace.moments[0].uses[0].chunk;
   const auto& last = problem.trace.moments.back().uses;
   EXPECT_TRUE(std::any_of(last.begin(), last.end(), [&](const planner::Use& use) {

@@ -162,7 +162,7 @@ TEST(DefaultOptimizer, Bf16Weights_Have12BytesAndFrozenOnesTwo) {
   EXPECT_EQ(items[0].gradient_bytes, 2048u);
   EXPECT_EQ(items[1].parameters, 0u);
   EXPECT_EQ(items[1].state_bytes(), 2048u);
-  // State on the device: nothing is transferred.
+  // State on the device needs no transfer.
   EXPECT_EQ(items[2].parameters, 1024u);
 }
 

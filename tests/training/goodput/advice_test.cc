@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// |G|^2 is 1 and the variance `noise`, without any spread.
+// A meter with |G|^2 = 1, the variance `noise`, and no spread.
 NoiseMeter MeterOf(double noise, int steps = 100) {
   NoiseMeter meter;
   for (int step = 0; step < steps; ++step) {
@@ -57,7 +57,7 @@ TEST(Advise, OfTheBestBatch_SaysThatItIs) {
   EXPECT_THAT(AdviceWords(advice), HasSubstr("a step of 32 sequences learns fastest"));
 }
 
-// Smaller micro-batches were not timed, so that nothing is said of them.
+// Smaller micro-batches were not timed, so the advice does not mention them.
 TEST(Advise, OfOneMicroBatchThatIsBest_SpeaksOfLargerStepsAlone) {
   const BatchAdvice advice = Advise({.unmeasured = "", .now = {64, 1}}, MeterOf(1), kSteps);
   EXPECT_THAT(AdviceWords(advice), HasSubstr("no step of more than 64 sequences"));
@@ -68,7 +68,7 @@ TEST(Advise, OfAnySize_StaysWithinSixteenTimes) {
   EXPECT_EQ(advice.best.shape.total(), 16u);
 }
 
-// Times are known of micro-batches of 8 alone.
+// Only micro-batches of 8 were timed.
 TEST(Advise, OfOneSizeOfMicroBatch_GoesToNoOther) {
   const BatchAdvice advice =
       Advise({.unmeasured = "", .now = {8, 2}, .ranks = 1}, MeterOf(0.1), kSteps);

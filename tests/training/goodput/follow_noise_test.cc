@@ -19,7 +19,7 @@ using testing::IsEmpty;
 constexpr uint64_t kBatch = 8;
 constexpr uint64_t kRanks = 2;
 
-// |G|^2 is `square`, and the variance of one sequence `noise`.
+// A sample with |G|^2 = `square`, and the variance `noise` of one sequence.
 NoiseSample SampleOf(double noise, uint64_t micro_batches, double square = 1) {
   const double n = static_cast<double>(kRanks * micro_batches);
   const double each = static_cast<double>(kBatch) / kRanks;
@@ -29,7 +29,7 @@ NoiseSample SampleOf(double noise, uint64_t micro_batches, double square = 1) {
           .square_of_mean = square + noise / (n * each)};
 }
 
-// A run whose steps measure what they are told.
+// A run whose steps measure the given values.
 class FollowingRun {
  public:
   FollowingRun(uint64_t least, uint64_t most, double update_cost, uint64_t first = 0)
@@ -38,7 +38,7 @@ class FollowingRun {
     state_.update_cost = static_cast<float>(update_cost);
   }
 
-  // The numbers of micro-batches that steps had one after another, each once.
+  // The numbers of micro-batches of the steps, in order, without repetitions.
   std::vector<uint64_t> Steps(int count, double noise, double spread = 0) {
     std::vector<uint64_t> numbers = {MicroBatchesOf(rules_, state_)};
     for (int i = 0; i < count; ++i) {
@@ -94,7 +94,7 @@ TEST(FollowNoise, OfAnyNoise_StaysWithinTheBounds) {
   EXPECT_THAT(small.Steps(200, 1e-3), ElementsAre(16, 8, 4, 2));
 }
 
-// Twice as many sequences gain 5 % where the noise scale is (12.6 - 8) / (1 - 0.7875) = 21.65.
+// Twice as many sequences gain 5 % at a noise scale of (12.6 - 8) / (1 - 0.7875) = 21.65.
 TEST(FollowNoise, OfAGainBelowTheLeast_ChangesNothing) {
   FollowingRun below(1, 2, 8);
   EXPECT_THAT(below.Steps(64, 21.6), ElementsAre(1));
@@ -103,7 +103,7 @@ TEST(FollowNoise, OfAGainBelowTheLeast_ChangesNothing) {
   EXPECT_NEAR(above.changes()[0].gain, 0.0503, 2e-4);
 }
 
-// The range of 16 samples whose squared length differs by 0.8 is 25 / 1.41 to 25 / 0.59.
+// With 16 samples whose squared length varies by 0.8, the range is 25 / 1.41 to 25 / 0.59.
 TEST(FollowNoise, OfARangeWhoseLowEndGainsTooLittle_WaitsUntilItIsNarrow) {
   FollowingRun exact(1, 2, 8);
   EXPECT_THAT(exact.Steps(16, 25), ElementsAre(1, 2));
@@ -124,7 +124,7 @@ TEST(FollowNoise, OfAnUnknownUpdateCost_AsksAtReviewsAndKeepsTheFirstAnswer) {
   for (uint64_t step = 1; step <= 64; ++step) {
     const bool asks = NeedsUpdateCost(state, step);
     EXPECT_EQ(asks, step == 16 || step == 32) << step;
-    // Not even at the first review anything was timed.
+    // At the first review there is no timing yet.
     const std::optional<double> cost =
         step == 16 ? std::nullopt : std::optional(step == 32 ? 16.0 : 1e6);
     const Followed followed = Follow(rules, state, step, SampleOf(64, 1), cost);
@@ -153,7 +153,7 @@ TEST(FollowNoise, OfStepsThatOverflowOrHaveOneGradient_LearnsNothing) {
   }
 }
 
-// At every step the state goes through its words, and a meter of doubles stands beside it.
+// Every step converts the state to its words and back. A meter of doubles runs in parallel.
 TEST(FollowNoise, OfAStateThatIsSavedAndLoaded_IsTheSameToTheBit) {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> noise(10, 90), square(0.5, 1.5);

@@ -7,13 +7,13 @@
 namespace geminid::trainer {
 namespace {
 
-// No fixed part: the best total is sqrt(update * noise_scale / per_sequence) in closed form.
+// Without a fixed cost, the best total is sqrt(update * noise_scale / per_sequence).
 constexpr StepModel kModel = {.seconds_per_sequence = 0.01, .update_seconds = 0.5};
 
 TEST(Efficiency, OfALargerBatch_IsPolluxsFormula) {
   EXPECT_DOUBLE_EQ(Efficiency(30, 10, 10), 1);
   EXPECT_DOUBLE_EQ(Efficiency(30, 10, 50), 0.5);
-  EXPECT_DOUBLE_EQ(Efficiency(0, 10, 40), 0.25);  // without noise, more sequences say nothing new
+  EXPECT_DOUBLE_EQ(Efficiency(0, 10, 40), 0.25);  // without noise, more sequences add nothing
   EXPECT_NEAR(Efficiency(1e12, 10, 1000), 1, 1e-8);
   EXPECT_GT(Efficiency(30, 10, 5), 1);
 }
@@ -31,7 +31,7 @@ TEST(ShapeOf, ATotal_HasTheFewestMicroBatchesThatFit) {
   EXPECT_EQ(ShapeOf(8, limits), (BatchShape{8, 1}));
   EXPECT_EQ(ShapeOf(10, limits), (BatchShape{6, 2}));
   EXPECT_EQ(ShapeOf(24, limits), (BatchShape{8, 3}));
-  // Where not even the least micro-batch fits the limit, it is taken.
+  // If even the smallest micro-batch exceeds the limit, that one is taken.
   EXPECT_EQ(ShapeOf(4, {.multiple = 4, .most_sequences = 2}), (BatchShape{4, 1}));
 }
 
@@ -82,15 +82,15 @@ TEST(BatchTable, OfABatch_HasPowersOfTwoBesideIt) {
 
 TEST(RateFactor, OfEitherRule_IsTheClosedForm) {
   EXPECT_DOUBLE_EQ(RateFactor(RateRule::kSquareRoot, 30, 8, 32), 2);
-  // All noise: as many times the rate as the batch. No noise: the same rate.
+  // With noise alone, the rate grows like the batch. Without noise, the rate stays.
   EXPECT_NEAR(RateFactor(RateRule::kAdaScale, 1e12, 8, 32), 4, 1e-6);
   EXPECT_DOUBLE_EQ(RateFactor(RateRule::kAdaScale, 0, 8, 32), 1);
   EXPECT_DOUBLE_EQ(RateFactor(RateRule::kAdaScale, 8, 8, 24), 1.5);
   EXPECT_DOUBLE_EQ(RateFactor(RateRule::kAdaScale, 8, 24, 24), 1);
 }
 
-// AdaScale's gain is the efficiency times the batch's growth: a step is worth so many of the
-// base's.
+// AdaScale's gain is the efficiency times the batch's growth: the number of base steps that one
+// step is worth.
 TEST(RateFactor, OfAdaScale_IsTheStepsThatALargerOneIsWorth) {
   for (const double batch : {8.0, 16.0, 100.0}) {
     EXPECT_NEAR(RateFactor(RateRule::kAdaScale, 30, 8, batch), Efficiency(30, 8, batch) * batch / 8,

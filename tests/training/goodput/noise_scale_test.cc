@@ -1,4 +1,4 @@
-// Synthetic gradients whose mean and covariance are known: what is estimated is the truth.
+// Uses synthetic gradients with known mean and covariance, so the true noise scale is known.
 #include "training/goodput/noise_scale.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 namespace geminid::trainer {
 namespace {
 
-// A gradient's true mean, of the squared length 16, and a diagonal covariance with the trace 480:
-// the noise scale is 30 sequences.
+// The true mean gradient has squared length 16, and the diagonal covariance has trace 480. So the
+// noise scale is 30 sequences.
 constexpr size_t kElements = 64;
 constexpr double kSquare = 16;
 constexpr double kVariance = 480;
@@ -32,7 +32,7 @@ class Gradients {
  public:
   explicit Gradients(uint64_t seed) : seed_(seed) {}
 
-  // `scale`: what the loss is multiplied by.
+  // `scale`: the factor of the loss.
   NoiseSample Draw(uint64_t gradients, double sequences, double scale = 1) {
     NoiseSample sample = {.gradients = gradients, .sequences = sequences};
     std::vector<double> mean(kElements);
@@ -85,12 +85,12 @@ TEST(NoiseMeter, InManyRuns_ItsRangeHasTheTruthInNineteenOfTwenty) {
     ASSERT_TRUE(scale.has_value());
     inside += scale->low <= 30 && (!scale->high || *scale->high >= 30) ? 1 : 0;
   }
-  // The variance's own error is not in the range, and is small beside that of |G|^2.
+  // The range does not include the variance's own error, which is small beside that of |G|^2.
   EXPECT_GE(inside, 372);
 }
 
 TEST(NoiseMeter, WhileTheGradientIsLostInItsNoise_SaysNothing) {
-  // 16 of 480 with one sequence: one step's |G|^2 is below 0 as often as not.
+  // |G|^2 is 16 and the variance of one sequence 480: one step's estimate is often below 0.
   NoiseMeter meter;
   Gradients gradients(7);
   int negative = 0;
@@ -109,7 +109,7 @@ TEST(NoiseMeter, WhileTheGradientIsLostInItsNoise_SaysNothing) {
   EXPECT_EQ(steps.Estimate(), std::nullopt);
 }
 
-// |G|^2 is 1 with an error of about 0.8: above zero by one error and not by two.
+// |G|^2 is 1 with an error of about 0.8: one error below is still above zero, two errors are not.
 TEST(NoiseMeter, WithAGradientThatMayBeZero_HasNoUpperEnd) {
   NoiseMeter meter(1);
   for (int step = 0; step < 16; ++step) {
@@ -152,14 +152,14 @@ TEST(NoiseMeter, OfAStepThatOverflowed_TakesNothing) {
 TEST(NoiseMeter, OfEqualGradients_FindsNoNoise) {
   NoiseMeter meter;
   for (int step = 0; step < 10; ++step) {
-    // Rounded to bf16, the mean may be a little longer than what it is the mean of.
+    // After rounding to bf16, the mean may be slightly longer than the gradients.
     meter.Add({.gradients = 4, .sequences = 2, .mean_square = 9, .square_of_mean = 9.01});
   }
   ASSERT_TRUE(meter.Estimate().has_value());
   EXPECT_EQ(meter.Estimate()->sequences, 0);
 }
 
-// What multiplies all gradients of a run alike cancels: a constant loss scale that was left in.
+// A common factor of all gradients cancels, such as a constant loss scale that was left in.
 TEST(NoiseMeter, OfAScaledLoss_FindsTheSameScale) {
   NoiseMeter plain;
   NoiseMeter scaled;

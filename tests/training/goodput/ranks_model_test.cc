@@ -37,7 +37,7 @@ TEST(GoodputByRanks, OfANumberThatWasMeasured_IsWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(rows[2].goodput, 1 / 0.7);
 }
 
-// A sum of times below 0 would be promised without end.
+// A negative time would predict unlimited goodput.
 TEST(GoodputByRanks, WhereMoreRanksWereSlower_PromisesNothingOfEvenMore) {
   const auto rows = GoodputByRanks({{1, 1.0}, {2, 1.5}}, kNumbers);
   EXPECT_LE(rows[2].goodput, 1);
@@ -64,7 +64,7 @@ TEST(SequenceTimer, ForgetsOldSteps) {
   for (int step = 0; step < 100; ++step) timer.Add(1, 1);
   for (int step = 0; step < 100; ++step) timer.Add(1, 3);
   EXPECT_EQ(timer.Median(), 3);
-  timer.Add(0, 1);  // of no step
+  timer.Add(0, 1);  // a step without sequences, then one without time
   timer.Add(1, 0);
   EXPECT_EQ(timer.Median(), 3);
 }

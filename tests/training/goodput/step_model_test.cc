@@ -36,7 +36,7 @@ TEST(FitStepModel, OfExactTimes_FindsWhatMadeThem) {
   EXPECT_NEAR(fit->update_seconds, 0.100, 1e-9);
 }
 
-// A tenth of noise on each time, and one step in twenty that took ten times as long.
+// Each time has noise of a tenth, and one step in twenty takes ten times as long.
 TEST(FitStepModel, OfNoisyTimesWithOutliers_FindsThemWithinATenth) {
   std::vector<StepTimes> times;
   for (uint64_t step = 0; step < 600; ++step) {
@@ -65,7 +65,7 @@ TEST(FitStepModel, OfOneSize_TakesTimeToBeProportional) {
   EXPECT_NEAR(fit->update_seconds, 0.100, 1e-12);
 }
 
-// Larger micro-batches that take less time, or so much more that the line is below 0 at 0.
+// Larger micro-batches take less time, or so much more that the line is below 0 at 0.
 TEST(FitStepModel, OfImpossibleTimes_HasNoPartBelowZero) {
   for (const double second : {0.5, 8.0}) {
     const std::vector<StepTimes> times = {

@@ -77,7 +77,7 @@ TEST(Course, AfterWhatAnotherStartMeetsAgainOrWhoeverRunsItWants_Ends) {
   EXPECT_EQ(course.After(done), std::nullopt);
 }
 
-// Their job has another id, so nobody takes up what the old ranks have left in the daemon.
+// The new ranks' job has another id, so no session resumes what the old ranks left in the daemon.
 TEST(Course, AfterAHandover_StartsAsManyRanksAsItIsFor) {
   Course course(Options(2));
   const auto words = course.After(HandedOver(1, 2, 4));
@@ -88,7 +88,7 @@ TEST(Course, AfterAHandover_StartsAsManyRanksAsItIsFor) {
   EXPECT_THAT(course.start().restarts.jobs_before, ElementsAre("job1"));
   EXPECT_FALSE(course.start().restarts.is_first());
   EXPECT_EQ(course.start().restarts.count, 0);
-  // The state that is there still was taken.
+  // The ranks have already taken the state that is still there.
   StartEnd done = HandedOver(1, 2, 4);
   EXPECT_EQ(course.After(done), std::nullopt);
 }
@@ -107,7 +107,7 @@ TEST(Course, OfASignalDuringAHandover_PassesItOnToTheNewRanks) {
   EXPECT_EQ(course.start().restarts.signal_before, 2);
 }
 
-// None of these starts has saved anything yet.
+// None of these starts has saved yet.
 TEST(Course, OfASignalDuringAHandover_IsToldToEveryStartUntilTheRunHasEnded) {
   Course course(Options(2));
   StartEnd end = HandedOver(1, 2, 4);
@@ -128,7 +128,7 @@ TEST(Course, OfASignalToNewRanksThatDieWithTheStateStillThere_HasOthersSaveIt) {
   end.signal = 15;
   ASSERT_TRUE(course.After(end).has_value());
   EXPECT_EQ(course.start().restarts.signal_before, 15);
-  end.handover.reset();  // the ranks have it
+  end.handover.reset();  // the ranks have taken the state
   EXPECT_EQ(course.After(end), std::nullopt);
 }
 
@@ -146,7 +146,7 @@ TEST(Course, OfNewRanksThatDieWithTheStateStillThere_TriesAgainAndThenGoesBack) 
   ASSERT_TRUE(back.has_value());
   EXPECT_THAT(*back, HasSubstr("the run goes on with 2 ranks as before"));
   EXPECT_EQ(course.start().ranks, 2);
-  // The first of them may have left something too, as its successors may have ended nothing.
+  // The first of the new jobs may have left something, too, so both earlier jobs are listed.
   EXPECT_THAT(course.start().restarts.jobs_before, ElementsAre("job1", "job2"));
   EXPECT_EQ(course.start().job_id, "job3");
   ASSERT_TRUE(course.After(HandedOver(2, 2, 4)).has_value());
@@ -158,7 +158,8 @@ TEST(Course, OfNewRanksThatCannotStart_GoesBackAtOnce) {
   ASSERT_TRUE(course.After(HandedOver(1, 2, 4)).has_value());
   ASSERT_TRUE(course.After(Refused(StateOf(2, 4))).has_value());
   EXPECT_EQ(course.start().ranks, 2);
-  EXPECT_EQ(course.After(Refused(StateOf(2, 4))), std::nullopt);  // nor can these
+  // The old ranks cannot start either.
+  EXPECT_EQ(course.After(Refused(StateOf(2, 4))), std::nullopt);
 }
 
 StartEnd Moved(uint64_t number, const std::string& host) {
@@ -178,7 +179,7 @@ TEST(Course, AfterAHandoverForAnotherHost_StartsThereAndStaysThere) {
             "2 ranks handed over the state after step 12; 2 ranks will go on from it at beta");
   EXPECT_EQ(course.start().host, "beta");
   EXPECT_EQ(course.start().job_id, "job2") << "nobody takes up what the ranks before left";
-  ASSERT_TRUE(course.After(HandedOver(2, 2, 4)).has_value());  // a change of ranks, there
+  ASSERT_TRUE(course.After(HandedOver(2, 2, 4)).has_value());  // a change of ranks at beta
   EXPECT_EQ(course.start().host, "beta");
   ASSERT_TRUE(course.After(Killed()).has_value());
   EXPECT_EQ(course.start().host, "beta");
@@ -231,11 +232,11 @@ TEST(Course, WithoutARestartLeft_HandsOverToFewerRanks) {
   EXPECT_THAT(*words, HasSubstr("no restart is left; the run goes on with 2 ranks from what 4"));
   EXPECT_EQ(course.start().ranks, 4);
   EXPECT_EQ(course.start().restarts.shrink_to, 2);
-  EXPECT_EQ(course.start().job_id, "job1");  // it takes up what was left
+  EXPECT_EQ(course.start().job_id, "job1");  // it resumes what was left
   ASSERT_TRUE(course.After(HandedOver(1, 4, 2)).has_value());
   EXPECT_EQ(course.start().ranks, 2);
   EXPECT_EQ(course.start().restarts.shrink_to, 0);
-  EXPECT_FALSE(course.start().restarts.keeps());  // there are no fewer
+  EXPECT_FALSE(course.start().restarts.keeps());  // no smaller number of ranks is allowed
   EXPECT_TRUE(course.start().restarts.failed_at.has_value());
   EXPECT_EQ(course.After(Killed()), std::nullopt);
 }

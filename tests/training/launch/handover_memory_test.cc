@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kBytes = 10000;
 constexpr uint64_t kAvailable = uint64_t{1} << 30;
 
-// As another process has it.
+// The memory as another process inherits it.
 std::unique_ptr<HandoverMemory> Inherited(const HandoverMemory& memory) {
   const std::string fd = std::to_string(dup(memory.fd()));
   return HandoverMemory::From([&](const char* name) -> const char* {
@@ -124,7 +124,7 @@ TEST(HandoverMemory, Released_GivesTheMemoryBackAndNumbersTheNext) {
   EXPECT_EQ((*memory)->complete()->number, 2u);
 }
 
-// The system would not refuse it: it would end processes.
+// The system would not refuse the memory but kill processes.
 TEST(HandoverMemory, OfMoreThanTheMachineHasLeft_IsRefusedWithTheNumbers) {
   const auto memory = HandoverMemory::Create();
   ASSERT_TRUE(memory.ok());
@@ -152,7 +152,7 @@ TEST(HandoverMemory, OfAWishForAnotherHost_HasTheAnswerForTheRankThatWaits) {
   (*launcher)->Answer(9, absl::ResourceExhaustedError("beta: it is full"));
   EXPECT_EQ(rank->answer(9), absl::ResourceExhaustedError("beta: it is full"));
   EXPECT_EQ(rank->answer(8), std::nullopt);
-  // The same request, from ranks that were started again.
+  // Restarted ranks make the same request again.
   rank->Unwant();
   EXPECT_EQ((*launcher)->wanted(), std::nullopt);
   rank->Want(move);
@@ -174,7 +174,7 @@ TEST(HandoverMemory, OfAHandoverToAnotherHost_SaysWhereAndWhatWasRemembered) {
   EXPECT_TRUE((*memory)->complete()->followed);
 }
 
-// A run's handovers have numbers of their own, wherever they are.
+// A run numbers its handovers, on whichever host they are.
 TEST(HandoverMemory, OfStateThatArrives_KeepsItsNumberAndGoesOnFromIt) {
   const auto memory = HandoverMemory::Create();
   ASSERT_TRUE(memory.ok());

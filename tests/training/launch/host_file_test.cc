@@ -45,7 +45,7 @@ TEST(ParseHostFile, OfAHostThatLooksLikeAnOption_IsRefused) {
   EXPECT_THAT(ErrorOf("-oProxyCommand=reboot\n"), HasSubstr("begins with '-'"));
 }
 
-// As hostfiles of ssh, pdsh and deepspeed have it.
+// The form of hostfiles of ssh, pdsh and deepspeed.
 TEST(ParseHostFile, WithAUser_IsReachedByTheHostAlone) {
   const auto hosts = ParseHostFile("hosts", "alice@node-a slots=2\nnode-b\n");
   ASSERT_TRUE(hosts.ok()) << hosts.status();

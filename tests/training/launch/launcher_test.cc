@@ -29,7 +29,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Every rank is a shell that runs this script.
+// The result of a launch in which every rank is a shell that runs a script.
 struct Outcome {
   int code = -1;
   std::string text;
@@ -37,8 +37,8 @@ struct Outcome {
 Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0,
                      absl::Duration settle_time = absl::Milliseconds(300),
                      absl::Duration grace_time = absl::Milliseconds(500)) {
-  // Ignored by whoever starts tests in the background, and a shell cannot trap what it was started
-  // to ignore.
+  // A background process ignores some of these signals, and a shell cannot trap a signal that was
+  // ignored when the shell started.
   for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
   Outcome outcome;
   LaunchOptions options;
@@ -56,11 +56,11 @@ Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0,
   return outcome;
 }
 
-// Of ranks that all end by themselves: more than they need, however busy the machine is.
+// A time limit for ranks that end by themselves: enough even on a busy machine.
 constexpr absl::Duration kAmple = absl::Minutes(2);
 
-// In a script: waits for a file, or for the end of the process whose number is in a file, which is
-// there until the launcher has seen it end.
+// Shell code: waits for a file, or for the end of the process whose number is in a file. That
+// process exists until the launcher has seen its end.
 std::string Await(const std::string& file) {
   return absl::StrCat("until [ -s ", file, " ]; do sleep 0.01; done; ");
 }
@@ -118,7 +118,7 @@ TEST(Launcher, OfARankThatIsKilled_NamesTheSignal) {
   EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed)"));
 }
 
-// In the first start rank 1 is killed, while the other waits for it.
+// In the first start, rank 1 is killed while rank 0 waits for it.
 const char kDiesOnce[] =
     "[ $GEMINID_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && kill -9 $$; exec sleep 60";
 
@@ -134,7 +134,7 @@ TEST(Launcher, WithRestarts_StartsAllRanksAgainAfterOneWasKilled) {
 TEST(Launcher, WithRestarts_TellsTheRanksWhichStartItIsAndKeepsTheirJob) {
   const base::TemporaryFolder folder;
   const std::string file = folder / "$RANK-$GEMINID_RESTART_COUNT";
-  // Rank 0 is stopped when rank 1 is dead, and has to have said what it was told.
+  // Rank 0 is stopped when rank 1 is dead, so rank 1 first waits for rank 0's file.
   const Outcome outcome = LaunchScript(
       2,
       absl::StrCat("echo $GEMINID_MAX_RESTARTS/$GEMINID_JOB_ID > ", file, "; [ $RANK = 1 ] && { ",
@@ -170,10 +170,10 @@ TEST(Launcher, WithRestarts_HandsOnWhatAStartLeft) {
   }
 }
 
-// In a script: the first start's rank leaves state for `ranks`, as HandoverMemory has it. Later
-// starts have $GEMINID_RESCALES.
+// Shell code: the first start's rank leaves state for `ranks` in the format of HandoverMemory.
+// Later starts have $GEMINID_RESCALES.
 std::string HandOverFrom1To(int ranks) {
-  const auto word = [](int low, int high) {  // of two halves, each less than 64
+  const auto word = [](int low, int high) {  // of two numbers below 64
     return absl::StrFormat("\\%03o\\0\\0\\0\\%03o\\0\\0\\0", low, high);
   };
   std::string record;
@@ -204,7 +204,7 @@ Outcome LaunchThatHandsOver(
   return outcome;
 }
 
-// The state is in memory of the launcher alone.
+// Only the launcher's memory holds the state.
 TEST(Launcher, OfNewRanksForWhichTheSystemHasNoRoom_GoesBackToTheOldNumber) {
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -230,7 +230,7 @@ TEST(Launcher, OfNewRanksThatAreNotReadyForASignal_KeepsThemAlive) {
   EXPECT_THAT(outcome.text, Not(HasSubstr("killed")));
 }
 
-// So that what a job of so many ranks left on disk goes.
+// With the end of a job, what the job left on disk can be deleted.
 TEST(Launcher, OfRanksThatHandOver_TellsTheEndOfEachJob) {
   std::map<std::string, int> ended;
   const Outcome outcome =
@@ -242,7 +242,7 @@ TEST(Launcher, OfRanksThatHandOver_TellsTheEndOfEachJob) {
   EXPECT_THAT(ranks, testing::UnorderedElementsAre(1, 2));
 }
 
-// Neither the ranks that hand over nor those that go on from the state are followed by others.
+// No ranks follow those that hand over, or those that continue from the state.
 TEST(Launcher, OfAJobThatIsEndedOnRequestInAChange_StartsNoOtherRanks) {
   const std::string ended = "echo 'the job was ended on request' >&2; exit 1";
   const Outcome now = LaunchThatHandsOver(HandOverFrom1To(2) + ended);
@@ -287,7 +287,7 @@ TEST(Launcher, WithRestarts_DoesNotRepeatWhatWouldHappenAgain) {
   }
 }
 
-// Only the rank whose shard has the gradient knows of it.
+// Only the rank whose shard has the gradient notices the divergence.
 TEST(Launcher, WithRestarts_OfARankThatDivergesAndStopsTheOthers_ReturnsItsCode) {
   const Outcome outcome =
       LaunchScript(2,
@@ -321,7 +321,7 @@ TEST(Launcher, WithRestarts_OfRanksThatSaidDoneAndWereAllKilled_ReturnsZero) {
   EXPECT_TRUE(NoChildrenLeft());
 }
 
-// What one says is said for all: they agreed before.
+// The ranks agree before one says done, so one rank speaks for all.
 TEST(Launcher, WithRestarts_OfRanksOfWhichOneSaidDone_ReturnsZero) {
   const base::TemporaryFolder folder;
   const std::string file = folder / "done";
@@ -344,7 +344,7 @@ TEST(Launcher, WithRestarts_GivenASignal_EndsTheRun) {
   EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
 }
 
-// Also one that takes longer to its end than the others may.
+// This holds even if the other rank takes longer to end than other ranks may.
 TEST(Launcher, OfARankStoppedByAnother_WaitsForTheOtherAndBlamesIt) {
   for (const int code : {5, int{base::kExitUnavailable}}) {
     const base::TemporaryFolder folder;
@@ -374,13 +374,13 @@ TEST(Launcher, OfRankZerosWords_PassesThemOnAsTheyAre) {
 }
 
 TEST(Launcher, GivenASignal_PassesItOnAndReturnsItsCode) {
-  // Rank 0 signals their parent, which is this process, once both have set their traps.
+  // Rank 0 signals its parent, which is this process, once both ranks have set their traps.
   const base::TemporaryFolder folder;
   const std::string ready = folder / "ready";
   const Outcome outcome = LaunchScript(
       2, "trap 'exit 0' TERM; if [ $RANK = 1 ]; then : > " + ready + "; else while [ ! -e " +
              ready + " ]; do sleep 0.01; done; kill -TERM $PPID; fi; while :; do sleep 0.05; done");
-  // Their traps make them exit with 0: then all is well.
+  // The traps exit with 0, so the launch succeeds.
   EXPECT_EQ(outcome.code, base::kExitOk);
   const Outcome untrapped =
       LaunchScript(2, "[ $RANK = 0 ] && kill -TERM $PPID; while :; do sleep 0.05; done");
@@ -398,7 +398,7 @@ TEST(Launcher, OfRanksThatAgreeOnAnEnd_ReturnsItsCodeWithoutBlame) {
 }
 
 TEST(Launcher, GivenASignalThatRanksHandleSlowly_WaitsForThemWithoutALimit) {
-  // Longer than both times after which a failed job is killed.
+  // The traps take longer than both times after which a failed job is killed.
   const std::string handle =
       "trap 'sleep 1; exit " + std::to_string(base::kExitSignalBase + SIGINT) + "' INT; ";
   const Outcome outcome =
@@ -439,7 +439,7 @@ TEST(Launcher, ThatIsKilled_TakesItsRanksWithIt) {
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
   const pid_t launcher = fork();
   if (launcher == 0) {
-    // Each rank holds the fifo open for writing as long as it lives.
+    // Each rank keeps the fifo open for writing until it ends.
     LaunchScript(2, "exec 3> " + (folder / "fifo") + "; echo up >&3; exec sleep 600");
     _exit(0);
   }
@@ -448,7 +448,7 @@ TEST(Launcher, ThatIsKilled_TakesItsRanksWithIt) {
   for (int rank = 0; rank < 2; ++rank) std::getline(fifo, line);
   kill(launcher, SIGKILL);
   waitpid(launcher, nullptr, 0);
-  EXPECT_FALSE(std::getline(fifo, line));  // the end of the fifo: nobody holds it any more
+  EXPECT_FALSE(std::getline(fifo, line));  // the end of the fifo: no writer is left
 }
 
 TEST(WithoutOptions, RemovesBothFormsAndTheirValues) {

@@ -1,4 +1,4 @@
-// Which ranks go on after a host is lost.
+// The number of ranks that continue after a host is lost.
 #include "training/launch/on_hosts.h"
 
 #include <gtest/gtest.h>

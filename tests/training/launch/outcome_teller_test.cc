@@ -34,7 +34,7 @@ TEST(OutcomeTeller, DaemonThatDoesNotAnswer_IsToldAgainAndGivenUp) {
                                   : absl::NotFoundError("nobody waits");
     });
     teller.Tell({.request = 7, .state = "taken"});
-    teller.Tell({.request = 8, .state = "done"});  // an answer, if not a good one
+    teller.Tell({.request = 8, .state = "done"});  // NOT_FOUND is an answer: no retry
   }
   EXPECT_EQ(calls, OutcomeTeller::kTries + 1);
 }

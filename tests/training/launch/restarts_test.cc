@@ -49,7 +49,7 @@ TEST(Restarts, OfTorchrun_AreRead) {
   const absl::StatusOr<Restarts> restarts = RestartsFrom(environment);
   ASSERT_TRUE(restarts.ok());
   EXPECT_EQ(restarts->count, 3);
-  EXPECT_FALSE(restarts->keeps());  // there is no further start
+  EXPECT_FALSE(restarts->keeps());  // this is the last start
   EXPECT_EQ(restarts->failed_at, std::nullopt);
 }
 

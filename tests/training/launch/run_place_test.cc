@@ -1,4 +1,4 @@
-// How a run gets from one host to another, with hosts that are the test's own.
+// Moves a run from one host to another; the hosts are fakes.
 #include "training/launch/run_place.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::SizeIs;
 
 constexpr uint64_t kStateBytes = 10;
 
-// Does what it is told to, and remembers it.
+// A fake host that records its calls.
 class Host final : public RankHost {
  public:
   explicit Host(std::string name) : name_(std::move(name)) {}
@@ -96,7 +96,7 @@ class RunPlaces : public ::testing::Test {
     place_->Look();
   }
 
-  // As ranks leave it that go to beta.
+  // The state that ranks leave when they move to beta.
   void HandOver() {
     home_->state = Handover{.number = 1,
                             .request = 7,
@@ -201,7 +201,7 @@ TEST_F(RunPlaces, OfRanksThatNeedTheStateNoMore_TellWhoeverAskedAndLeaveTheHostB
   beta_->state->followed = true;
   place_->Look();
   EXPECT_THAT(home_->told, IsEmpty());
-  now_ += absl::Seconds(3);  // the second step
+  now_ += absl::Seconds(3);  // the second step ends
   beta_->state.reset();
   place_->Look();
   ASSERT_THAT(home_->told, SizeIs(1));
@@ -241,7 +241,7 @@ TEST_F(RunPlaces, OfAHostThatIsLostBeforeTheStateIsHandedOver_SayThatOfIt) {
 
 TEST_F(RunPlaces, OfRanksThatFailAtTheNewHost_GoBackToTheStateThatIsThereStill) {
   Arrive();
-  place_->GoTo("beta", "rank 1 was killed");  // again there
+  place_->GoTo("beta", "rank 1 was killed");  // a restart at beta
   EXPECT_EQ(place_->host(), beta_.get());
   place_->GoTo("", "rank 1 was killed");
   EXPECT_EQ(place_->host(), home_.get());
@@ -252,7 +252,7 @@ TEST_F(RunPlaces, OfRanksThatFailAtTheNewHost_GoBackToTheStateThatIsThereStill) 
   EXPECT_THAT(home_->told, IsEmpty()) << "its ranks say it";
 }
 
-// A daemon refuses a request of which nobody speaks for a minute.
+// A daemon refuses a request if no news of the request comes for a minute.
 TEST_F(RunPlaces, OfAMoveThatTakesLong_TellThatItIsUnderWay) {
   Arrive();
   EXPECT_EQ(place_->look_by(), now_ + absl::Seconds(10));
@@ -284,7 +284,7 @@ TEST_F(RunPlaces, OfARunThatIsThereAlready_RefuseToGo) {
   EXPECT_THAT(std::string(beta_->answers[0].second.message()), HasSubstr("is at beta already"));
 }
 
-// Two groups of ranks would write to the same files.
+// If both groups of ranks ran, both would write to the same files.
 TEST_F(RunPlaces, OfAHostThatWasLost_WaitUntilItsRanksHaveEnded) {
   Arrive();
   beta_->failed = absl::UnavailableError("nothing was heard from beta for 1.2s");

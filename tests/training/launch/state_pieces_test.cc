@@ -20,7 +20,7 @@ class StatePieces : public ::testing::Test {
     to_ = *std::move(to);
   }
 
-  // State of so many bytes, all different from their neighbours.
+  // State of so many bytes; adjacent bytes differ.
   Handover Leave(uint64_t bytes) {
     EXPECT_TRUE(
         from_->Begin({.ranks_before = 1, .ranks_after = 1, .bytes = bytes}, kAvailable).ok());

@@ -30,8 +30,8 @@ TEST(StopPolicy, GivenASecondSignalLater_EndsAtOnce) {
   EXPECT_EQ(policy.first(), SIGINT);
 }
 
-// Slurm warns with --signal=USR1@90, and sends SIGTERM at the limit itself: what is being saved
-// then is still to be saved.
+// Slurm warns with --signal=USR1@90, and sends SIGTERM at the time limit. A save that is running
+// then must still finish.
 TEST(StopPolicy, GivenAWarning_AsksToStopAndCountsForNoWish) {
   for (const int warning : {SIGUSR1, SIGUSR2, SIGXCPU}) {
     StopPolicy policy;
@@ -52,7 +52,7 @@ TEST(StopPolicy, GivenAWarningAfterAWish_GoesOnEnding) {
   EXPECT_EQ(policy.OnSignal(SIGUSR1, start + absl::Seconds(9)), StopAction::kNone);
 }
 
-// nohup(1).
+// nohup(1) ignores SIGHUP.
 TEST(WatchedSignals, WhereSighupIsIgnored_AreTheOthers) {
   const auto before = ::signal(SIGHUP, SIG_IGN);
   const sigset_t ignored = WatchedSignals();

@@ -46,7 +46,7 @@ TEST(Phase, OfUnknownLength_SaysItsTimeAlone) {
 
 constexpr Patience kNone = {.first = milliseconds(0), .then = milliseconds(1)};
 
-// The one call is the test's own, which lasts until the line has come.
+// The test's own function is the call. It lasts until the line has come.
 TEST(PhaseTeller, DuringOneCall_SaysHowFarItIs) {
   std::promise<std::string> said;
   bool first = true;

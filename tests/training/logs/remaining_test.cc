@@ -10,7 +10,7 @@ TEST(RemainingSeconds, StepsAlone_AreWhatIsLeftOfThem) {
   EXPECT_EQ(RemainingSeconds({.done = 10, .steps = 10, .step_seconds = 2}), 0);
 }
 
-// After steps 8, 12 and 14, which is the last.
+// Validations come after steps 8, 12 and 14, the last step.
 TEST(RemainingSeconds, WithValidation_AddsThoseThatAreLeft) {
   const Pace pace = {.done = 4,
                      .steps = 14,
@@ -29,7 +29,7 @@ TEST(RemainingSeconds, WhereTheLastStepIsDue_CountsItOnce) {
   EXPECT_EQ(RemainingSeconds(pace), 8 + 200);
 }
 
-// After steps 5 and 8; the run ends when the last one is on the disk.
+// Saves come after steps 5 and 8. The run ends when the last save is on disk.
 TEST(RemainingSeconds, WithSaves_AddsTheirWaitsAndTheLastOne) {
   Pace pace = {.done = 2,
                .steps = 8,
@@ -39,7 +39,7 @@ TEST(RemainingSeconds, WithSaves_AddsTheirWaitsAndTheLastOne) {
                .save_seconds = 10,
                .last_save_seconds = 50};
   EXPECT_EQ(RemainingSeconds(pace), 6 + 20 + 50);
-  pace.save_every = 0;  // after the last step alone
+  pace.save_every = 0;  // only after the last step
   EXPECT_EQ(RemainingSeconds(pace), 6 + 10 + 50);
   pace.done = 8;
   EXPECT_EQ(RemainingSeconds(pace), 50);

@@ -49,7 +49,7 @@ std::vector<json> LinesOf(const std::string& path) {
   return lines;
 }
 
-// --- an event file decoded from its definition, bit by bit ---
+// --- decodes an event file bit by bit, from the format's definition ---
 
 uint32_t Crc32cByBits(const std::string& data) {
   uint32_t crc = 0xffffffff;
@@ -81,7 +81,7 @@ std::vector<std::string> RecordsOf(const std::string& file) {
   return records;
 }
 
-// The fields of a message by number: numbers as their bits, the rest as bytes.
+// The fields of a message by number: numbers as their bits, others as bytes.
 std::multimap<int, std::string> FieldsOf(const std::string& message) {
   std::multimap<int, std::string> fields;
   size_t at = 0;

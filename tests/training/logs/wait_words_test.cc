@@ -9,7 +9,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(500);
 
 class WaitWordsTest : public ::testing::Test {
  protected:
-  // What is said in so many calls, half a second apart.
+  // The words of so many calls, half a second apart.
   std::string Wait(int calls, const std::string& what) {
     std::string said;
     for (int i = 0; i < calls; ++i, now_ += kTick) said += words_.Waits(now_, what).value_or("");

@@ -1,4 +1,4 @@
-// The choice against trying everything, and the headline models.
+// Compares the choice with trying everything, and tests the headline models.
 #include "training/meshes/choose.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ forecast::Job JobOf(std::uint32_t nodes, std::uint32_t ranks, const char* hardwa
   return job;
 }
 
-// Every setting of every mesh, planned.
+// Plans every setting of every mesh.
 std::vector<PlannedMesh> PlanAll(const forecast::Model& model, const forecast::Job& job) {
   std::vector<PlannedMesh> all;
   for (const MeshSpec& mesh : MeshesOf(static_cast<int>(job.ranks))) {
@@ -45,7 +45,7 @@ std::vector<PlannedMesh> PlanAll(const forecast::Model& model, const forecast::J
 
 class ChooseByTrial : public testing::TestWithParam<double> {};
 
-// A slow network, a fast one, and memory that not all settings fit.
+// Tests a slow network, a fast one, and memory that some settings exceed.
 TEST_P(ChooseByTrial, IsTheFastestOfAllSettingsThatFit) {
   const forecast::Model model = *forecast::FindModel("gpt2");
   forecast::Job job = JobOf(2, 4, "rtx-3090-24gb");
@@ -74,7 +74,7 @@ TEST_P(ChooseByTrial, IsTheFastestOfAllSettingsThatFit) {
   EXPECT_EQ(choice->too_large, too_large);
   EXPECT_EQ(choice->not_planned, 0u);
   EXPECT_EQ(choice->planned.size() + choice->too_large + choice->bounded_out, all.size());
-  // The bounds spare most of the planning, and change nothing of the choice.
+  // The bounds skip most of the planning and do not change the choice.
   const auto bounded = Choose(model, job, {.most_planned = 1000, .kinds = false});
   ASSERT_TRUE(bounded.ok()) << bounded.status();
   EXPECT_EQ(bounded->planned.front().setting, choice->planned.front().setting);
@@ -170,7 +170,7 @@ TEST(NearestThatFits, IsAMeshWhosePlanFits) {
   const forecast::Model model = *forecast::FindModel("llama-65b");
   forecast::Job job = JobOf(4, 32, "a100-80gb");
   job.host_bytes = 0;
-  // 32 stages hold as many micro-batches, or all of the batch at once, whole in 1D.
+  // 32 stages hold as many micro-batches. Otherwise the whole batch is held at once, whole in 1D.
   const MeshSpec mesh = {.pipeline = 2, .tensor = 16};
   const auto near = NearestThatFits(model, job, mesh);
   ASSERT_TRUE(near.ok()) << near.status();
@@ -180,7 +180,7 @@ TEST(NearestThatFits, IsAMeshWhosePlanFits) {
   EXPECT_NE((*near)->setting.mesh, mesh);
 }
 
-// The models that others have announced for so many devices.
+// Models that others have announced for so many devices.
 struct Headline {
   const char* model;
   std::uint32_t nodes, ranks;
@@ -199,7 +199,7 @@ TEST_P(Headlines, GetAMeshThatFitsItsDevices) {
   ASSERT_TRUE(choice->fits());
   const PlannedMesh& chosen = choice->planned.front();
   EXPECT_LE(chosen.device_bytes, job.hardware.usable_bytes());
-  // State of 12 bytes, and what the devices reach at most.
+  // The bounds: state of 12 bytes per parameter, and the achieved rate of the devices.
   const double parameters = static_cast<double>(CountParameters(model));
   const double operations = 6 * parameters * static_cast<double>(job.batch.tokens()) * job.ranks;
   const double rate = job.ranks * job.hardware.flops * job.hardware.achieved_share;

@@ -1,4 +1,4 @@
-// What a rank has of a model: against the whole model, and against published closed forms.
+// Compares a rank's part of a model with the whole model and with published closed forms.
 #include "training/meshes/cut_work.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ CutWork WorkOf(const forecast::Model& model, const forecast::Job& job, const Mes
   return CutWork(model, job, mesh, {.layers = model.layers}, 1);
 }
 
-// Data alone cuts nothing, so the planner is asked what it was always asked.
+// Data parallelism alone shards no layer, so the planner gets the same problem as without a mesh.
 TEST(CutWork, OfDataAlone_AsksThePlannerWhatWholeModelsDo) {
   for (const char* name : {"gpt2", "llama-7b", "opt-350m"}) {
     const forecast::Model model = *forecast::FindModel(name);
@@ -77,7 +77,7 @@ TEST(CutWork, TensorsOfAllRanks_AreTheModels) {
                         Case{{.tensor_mode = TensorMode::k3D, .tensor = 64}, 1}}) {
     const forecast::Job job = JobOf(static_cast<std::uint32_t>(c.mesh.tensor));
     const double own = Elements(WorkOf(model, job, c.mesh).OwnTensors());
-    // Norms, biases and positions are on more ranks than one.
+    // Several ranks have the same norms, biases and positions.
     EXPECT_GE(own * c.mesh.tensor, all * c.copies) << ToString(c.mesh);
     EXPECT_LE(own * c.mesh.tensor, all * c.copies * 1.005) << ToString(c.mesh);
   }
@@ -97,7 +97,7 @@ TEST(CutWork, TensorsOfAllStages_AreTheModelsAndATiedTableTwice) {
   }
 }
 
-// 1 / (d q^2) in 2.5D and 1 / d^3 in 3D of what one rank alone saves.
+// A rank keeps 1 / (d q^2) in 2.5D and 1 / d^3 in 3D of what a single rank keeps.
 TEST(CutWork, SavedBytes_AreTheSharesOfEachMode) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   const forecast::Job job = JobOf(64);
@@ -117,8 +117,8 @@ TEST(CutWork, SavedBytes_AreTheSharesOfEachMode) {
   }
 }
 
-// Korthikanti et al. (arXiv:2205.05198) keep 2 s b h for each of the two norms' inputs and outputs
-// in 1D: 8 s b h of bf16 whatever the number of ranks.
+// Korthikanti et al. (arXiv:2205.05198): in 1D, each of the two norms keeps 2 s b h for its input
+// and for its output. That is 8 s b h of bf16 for any number of ranks.
 TEST(CutWork, OneDimension_KeepsTheResidualStreamWhole) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   const forecast::Job job = JobOf(64);
@@ -126,12 +126,12 @@ TEST(CutWork, OneDimension_KeepsTheResidualStreamWhole) {
   const CutWork work = WorkOf(model, job, {.tensor = 64});
   const double kept = static_cast<double>(work.SavedOf(Operator::kAttention).bytes() +
                                           work.SavedOf(Operator::kMlp).bytes());
-  const double inside = stream * (4 + 2 * 4) / 64;  // q, k, v, attended; and two of the MLP's width
+  const double inside = stream * (4 + 2 * 4) / 64;  // q, k, v, attended; two of the MLP's width
   const double statistics = 2.0 * 16 * 2048 * (2 * 4) + 4.0 * 16 * 2048 * 96 / 64;
   EXPECT_NEAR(kept, 4 * stream + inside + statistics, 8);
 }
 
-// Narayanan et al. (arXiv:2104.04473): two all-reduces forward and two backward in a layer.
+// Narayanan et al. (arXiv:2104.04473): a layer has two all-reduces forward and two backward.
 TEST(CutWork, OneDimension_ReceivesFourAllReducesALayer) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   const forecast::Job job = JobOf(8);
@@ -146,7 +146,7 @@ TEST(CutWork, OneDimension_ReceivesFourAllReducesALayer) {
   EXPECT_NEAR(received, 4 * 2 * 7.0 / 8 * stream, 1);
 }
 
-// DeepSpeed-Ulysses (arXiv:2309.14509): queries, keys, values and the outcome, N h / P each way.
+// DeepSpeed-Ulysses (arXiv:2309.14509): queries, keys, values and the result, N h / P each way.
 TEST(CutWork, Ulysses_ReceivesFourTensorsOfEachTurnOfAttention) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   const forecast::Job job = JobOf(8);
@@ -158,15 +158,14 @@ TEST(CutWork, Ulysses_ReceivesFourTensorsOfEachTurnOfAttention) {
               static_cast<double>(SavedBytes(model, Operator::kMlp, job.batch).bytes()) / 8, 1);
 }
 
-// By hand: of 16 x 2048 tokens a rank has half, and a key is 4096 wide.
-// What lies between the weights, and what travels, twice as wide; the weights of an operator beside
-// it, widened. Where layers are whole nothing changes.
+// Layers that are sharded in fp32 double the activations, the exchanges and the boundary, and their
+// workspace holds the operator's weights in fp32. Layers that are whole do not change.
 TEST(CutWork, InFloats_IsTwiceAsWideWhereLayersAreCut) {
   const forecast::Model model = *forecast::FindModel("gpt2");
   forecast::Job narrow = JobOf(8);
   forecast::Job wide = narrow;
   wide.float_cut_flops = narrow.hardware.flops * narrow.hardware.achieved_share / 4;
-  forecast::Job floats = wide;  // whose elements are fp32 themselves
+  forecast::Job floats = wide;  // the elements themselves are fp32
   floats.float_bytes = forecast::kElementBytes;
   const forecast::ModelPart range = {.layers = model.layers};
   const MeshSpec cut = {.tensor_mode = TensorMode::k2D, .tensor = 4}, whole = {.data = 4};
@@ -232,7 +231,7 @@ TEST(CutWork, Computation_IsCutEvenlyInEveryMode) {
   }
 }
 
-// What q blocks of a SUMMA product hide is all but the first or the last.
+// A SUMMA product hides all but one of the q blocks of an exchange.
 TEST(CutWork, TwoDimensions_HideBlocksBehindProducts) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   forecast::Job job = JobOf(16);

@@ -1,5 +1,5 @@
-// Against the closed forms of collectives/, and against what the communicators of real layers
-// count, group by group.
+// Compares the exchanges with the closed forms of collectives/ and with the counters of real
+// layers' communicators, group by group.
 #include "training/meshes/exchange.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(ExchangesOf, OneRank_AreNone) {
       ExchangesOf(*TensorGrid::Make(TensorMode::k1D, 1), LinearRole::kFirst, {4, 4, 4}).empty());
 }
 
-// What one rank has received and completed along each of the grid's groups.
+// The bytes and calls that one rank has received and completed along each of the grid's groups.
 struct Counted {
   GroupShape group;
   double bytes = 0;
@@ -129,7 +129,7 @@ void RunLayer(Communicator& rank, const GridCase& c, LinearRole role, const Line
   ExpectCounted(exchanges, &Exchange::backward, middle, Count(**groups), c);
 }
 
-// Long enough that all-reduces go in slices, which is what the formulas count.
+// The tensors are large enough that all-reduces are sliced, which the formulas count.
 TEST(ExchangesOf, RealLayers_ReceiveTheseBytesAlongTheseGroups) {
   const LinearShape shape = {.tokens = 288, .in = 144, .out = 288};
   for (const GridCase& c : kSmallGrids) {
@@ -176,7 +176,7 @@ TEST(RingExchangesOf, RealRings_ReceiveTheseBytes) {
 TEST(HeadExchangesOf, RealExchanges_ReceiveTheseBytes) {
   const collectives::HeadsShape shape = {.batch = 2, .sequence = 16, .heads = 8, .head_dim = 4};
   for (const int ranks : {1, 2, 4}) {
-    // Queries, keys, values and the outcome have the same shape here.
+    // Queries, keys, values and the result have the same shape here.
     const Exchange expected =
         HeadExchangesOf(4.0 * static_cast<double>(shape.elements()), {.stride = 1, .size = ranks});
     Communicators world = collectives::LocalBackend().connect(ranks, absl::Seconds(60));
@@ -206,7 +206,7 @@ TEST(ScratchElements, OfEachGrid_AreThoseThatLayersTake) {
   }
 }
 
-// In 1D the library takes none.
+// In 1D the library needs no scratch.
 TEST(ScratchElements, InThreeDimensions_AreTheGatheredBlocks) {
   const LinearShape shape = {.tokens = 64, .in = 32, .out = 128};
   const TensorGrid cube = *TensorGrid::Make(TensorMode::k3D, 8);

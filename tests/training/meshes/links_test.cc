@@ -1,4 +1,4 @@
-// Against rings that are walked rank by rank.
+// Compares link rates with rings that are walked rank by rank.
 #include "training/meshes/links.h"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,7 @@ forecast::Job JobOn(std::uint32_t nodes, std::uint32_t ranks_per_node) {
   return job;
 }
 
-// Every group along `axis` is a ring. Of all edges out of a node, those that leave it share its
-// adapters.
+// Every group along `axis` is a ring. All edges that leave a node share the node's adapters.
 double WalkedRate(const forecast::Job& job, const collectives::Mesh& mesh, const char* axis) {
   std::vector<int> leaving(job.nodes, 0);
   bool inside = false;

@@ -22,7 +22,7 @@ forecast::Job JobOf(std::uint32_t nodes, std::uint32_t ranks) {
   return job;
 }
 
-// A rank talks to the others of each of its groups: 27 in a cube of 1000 and 999 in a line.
+// A rank talks to the others of each of its groups: 27 in a cube of 1000 ranks, 999 in a line.
 TEST(PartnersOf, CountsEachGroupsOthers) {
   EXPECT_EQ(PartnersOf({.tensor_mode = TensorMode::k3D, .tensor = 1000}), 27);
   EXPECT_EQ(PartnersOf({.tensor = 1000}), 999);
@@ -32,8 +32,8 @@ TEST(PartnersOf, CountsEachGroupsOthers) {
   EXPECT_EQ(PartnersOf({}), 0);
 }
 
-// Six operations per parameter and token, and the products of attention; whatever the mesh, and
-// with a rank's equal part. Recomputation adds a third.
+// Six operations per parameter and token, plus the products of attention. Each rank of any mesh has
+// an equal part. Recomputation adds a third.
 TEST(CostOf, Compute_IsTheOperationsOfTheModelOverTheRanks) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   const forecast::Job job = JobOf(8, 64);
@@ -55,7 +55,7 @@ TEST(CostOf, Compute_IsTheOperationsOfTheModelOverTheRanks) {
   }
 }
 
-// (M + S - 1) of the slowest stage, and what crosses the stages.
+// (M + S - 1) slots of the slowest stage, plus the transfers between stages.
 TEST(CostOf, Pipeline_IsAtLeastTheSlowestStageInAllSlots) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   const forecast::Job job = JobOf(8, 64);
@@ -67,7 +67,7 @@ TEST(CostOf, Pipeline_IsAtLeastTheSlowestStageInAllSlots) {
   EXPECT_LE(cost->least_step_seconds, pass * (32 + 8 - 1) * 1.1);
 }
 
-// A line of 8 within a node, and one that crosses the network.
+// Compares a line of 8 within a node with one that crosses the network.
 TEST(CostOf, GroupsAcrossNodes_CostMore) {
   const forecast::Model model = *forecast::FindModel("llama-65b");
   const Setting setting = {.mesh = {.data = 4, .tensor = 8}, .micro_batches = 4};
@@ -82,8 +82,8 @@ TEST(CostOf, GroupsAcrossNodes_CostMore) {
   EXPECT_EQ(across->received_bytes, inside->received_bytes);
 }
 
-// Of a stage in the middle, whose weights are its own: activations from one side and gradients from
-// the other, in ZBV both from both.
+// A stage in the middle has weights of its own. It receives activations from one side and gradients
+// from the other; in ZBV it receives both from both sides.
 TEST(CostOf, Pipelines_ReceiveOneOrTwoBoundariesFromEachSide) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   const forecast::Job job = JobOf(1, 8);
@@ -93,14 +93,14 @@ TEST(CostOf, Pipelines_ReceiveOneOrTwoBoundariesFromEachSide) {
     EXPECT_TRUE(cost.ok()) << cost.status();
     return cost.value_or(Cost()).received_bytes;
   };
-  const double boundary = 2.0 * 2048 * 12288;  // of the one sequence of a micro-batch
+  const double boundary = 2.0 * 2048 * 12288;  // of a micro-batch's one sequence
   EXPECT_EQ(received(), 16 * 2 * boundary);
   mesh.schedule = collectives::PipelineKind::kZeroBubbleV;
   EXPECT_EQ(received(), 16 * 4 * boundary);
 }
 
-// Weights of a rank's ring of 8: with each micro-batch gathered and reduced, reduced alone, or both
-// once a step.
+// A rank's weights in a ring of 8. Per micro-batch they are gathered and reduced (stage 3) or only
+// reduced (stage 2); in stage 1 both happen once a step.
 TEST(CostOf, InEachOfZerosStages_ReceivesItsClosedFormAndTakesItsPlaces) {
   const forecast::Model model = *forecast::FindModel("gpt2");
   const forecast::Job job = JobOf(1, 8);
@@ -121,14 +121,14 @@ TEST(CostOf, InEachOfZerosStages_ReceivesItsClosedFormAndTakesItsPlaces) {
   };
   EXPECT_NEAR(bytes(1, 2) - bytes(2, 2), 4 * parameters, 1);
   EXPECT_EQ(bytes(1, 1), bytes(2, 1));
-  // All weights, and the gradients of the table, which is the largest.
+  // All weights, and the gradients of the table, the largest operator.
   const double table = 2.0 * static_cast<double>(model.vocabulary * model.hidden);
   EXPECT_GE(bytes(2, 2) - bytes(3, 2), 2 * parameters + table);
   EXPECT_LE(bytes(2, 2) - bytes(3, 2), 2 * parameters + 1.1 * table);
 }
 
-// Of what fits so, the step is never longer for it, and shorter where sharing is what ranks wait
-// for.
+// If a stage below the third fits, the step is never longer. It is shorter if ranks wait for
+// sharing.
 TEST(PlanMesh, InZerosStagesBelowTheThird_SharesLess) {
   const forecast::Model model = *forecast::FindModel("gpt2");
   forecast::Job job = JobOf(1, 4);
@@ -145,7 +145,7 @@ TEST(PlanMesh, InZerosStagesBelowTheThird_SharesLess) {
   EXPECT_NEAR(second.sharing_seconds / third.sharing_seconds, 3.0 / 4, 1e-3);
   EXPECT_NEAR(first.sharing_seconds / third.sharing_seconds, 2.0 / 4, 1e-3);
   EXPECT_GT(first.device_bytes, second.device_bytes);
-  // A device that has no room for all weights.
+  // The device has no memory for all weights.
   job.hardware.device_bytes = job.hardware.reserved_bytes + CountParameters(model) * 2;
   job.hardware.peer_bytes_per_second = 1e11;
   const auto small = PlanMesh(model, job, {.mesh = {.data = 4, .zero = 2}, .micro_batches = 2});
@@ -153,7 +153,7 @@ TEST(PlanMesh, InZerosStagesBelowTheThird_SharesLess) {
   EXPECT_FALSE(small->fits);
 }
 
-// ZBV: twice as many boundaries, no second table, and in flight what the schedule holds of parts.
+// ZBV has twice as many boundaries and no second table. Its schedule decides the parts in flight.
 TEST(PlanMesh, InAZeroBubblePipeline_WaitsLessAndHoldsWhatItsScheduleDoes) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   forecast::Job job = JobOf(1, 8);
@@ -172,14 +172,14 @@ TEST(PlanMesh, InAZeroBubblePipeline_WaitsLessAndHoldsWhatItsScheduleDoes) {
   ASSERT_TRUE(one_way.fits && both_ways.fits);
   EXPECT_LT(both_ways.step_seconds, one_way.step_seconds);
   EXPECT_LT(both_ways.bubble, one_way.bubble / 2);
-  // A stage that had its activations kept would hold no more than 1F1B's first: here, where inputs
-  // are all that is kept, what weights wait for is more.
+  // A stage with kept activations would hold no more than the first stage of 1F1B. Here only inputs
+  // are kept, so the values for the weights' gradients take more.
   EXPECT_GT(both_ways.device_bytes, one_way.device_bytes);
   EXPECT_EQ(TiedTableBytes(*forecast::FindModel("gpt2"), mesh), 0);
 }
 
-// By hand: with one micro-batch on its way after the other, a part's forward and then what its
-// weights wait for.
+// By hand, with one micro-batch at a time: the forward bytes of a part, then the bytes for the
+// gradients of its weights.
 TEST(InFlightInHalves, OfOneMicroBatchAtATime_IsTheMostOfItsParts) {
   const forecast::Model model = *forecast::FindModel("gpt2");
   forecast::Job job = JobOf(1, 2);
@@ -192,7 +192,7 @@ TEST(InFlightInHalves, OfOneMicroBatchAtATime_IsTheMostOfItsParts) {
   EXPECT_EQ(InFlightInHalves(model, job, mesh, stage,
                              {{kForward, 0, 0}, {kForward, 1, 0}, {kForward, 0, 1}}),
             1.5);
-  // Of a token 2 H and 2 q + 2 kv, and 2 H and 2 I, beside what norms and softmax keep.
+  // A token has 2 H and 2 q + 2 kv, and 2 H and 2 I, beside what norms and softmax keep.
   const CutWork work(model, job, mesh, range, 1);
   const double tokens = static_cast<double>(job.batch.tokens());
   EXPECT_EQ(static_cast<double>(work.LaterBytesOf(forecast::Operator::kAttention)),
@@ -201,7 +201,7 @@ TEST(InFlightInHalves, OfOneMicroBatchAtATime_IsTheMostOfItsParts) {
             2 * tokens * (2 * 768 + 2 * 3072));
 }
 
-// Activations of all micro-batches that are on their way through the first stage.
+// The first stage holds the activations of all micro-batches in flight.
 TEST(CostOf, LeastDeviceBytes_HoldWhatIsInFlight) {
   const forecast::Model model = *forecast::FindModel("gpt3-175b");
   const forecast::Job job = JobOf(8, 64);

@@ -16,7 +16,7 @@ using collectives::TensorMode;
 using forecast::Activations;
 using testing::HasSubstr;
 
-// Every tuple of sizes, and every mode and depth, tried.
+// Tries every tuple of sizes, and every mode and depth.
 std::size_t CountByTrial(int ranks) {
   std::size_t count = 0;
   for (int pipeline = 1; pipeline <= ranks; ++pipeline) {
@@ -24,7 +24,7 @@ std::size_t CountByTrial(int ranks) {
       for (int sequence = 1; pipeline * data * sequence <= ranks; ++sequence) {
         if (ranks % (pipeline * data * sequence) != 0) continue;
         const int tensor = ranks / (pipeline * data * sequence);
-        // Of cutting a sequence, and of sharing weights.
+        // The ways to shard a sequence times the ways to share weights.
         const std::size_t ways = (sequence == 1 ? 1 : 2) * (data * sequence == 1 ? 1 : 3);
         if (tensor == 1) {
           count += pipeline == 1 ? ways : 2 * ways;  // 1F1B and ZBV
@@ -94,7 +94,7 @@ std::string InWords(const char* model, const MeshSpec& mesh, std::uint64_t seque
   return std::string(status.message());
 }
 
-// gpt2: 12 heads, 768 wide.
+// gpt2 has 12 heads and width 768.
 TEST(CheckMeshInWords, WhatDoesNotFit_NamesTheNearestSizesThatDo) {
   EXPECT_THAT(InWords("gpt2", {.tensor = 5}),
               HasSubstr("by 5; the nearest sizes that fit: tensor=1d:size=4 and tensor=1d:size=6"));

@@ -25,7 +25,7 @@ forecast::Job JobOf(std::uint32_t nodes, std::uint32_t ranks) {
   return job;
 }
 
-// Three chunks of 5 bytes, gathered twice and reduced once or so.
+// Three chunks of 5 bytes each, gathered twice. Two of them are also reduced.
 constexpr forecast::Gathered kPass = {.bytes = 40,
                                       .collectives = 8,
                                       .gather_bytes = 30,
@@ -45,7 +45,7 @@ TEST(SharingOf, WithoutHosts_IsOverAllRanks) {
                                                            8 * job.hardware.exchange_seconds);
 }
 
-// Of six gathers in each of three micro-batches, three are over all ranks in a step.
+// Each of three micro-batches has six gathers. Only three gathers of a step are over all ranks.
 TEST(SharingOf, WithinHosts_IsOverAllRanksOnceAStepForEachChunk) {
   const forecast::Job job = JobOf(2, 8);
   const MeshSpec mesh = {.data = 8, .within_host = true};
@@ -103,13 +103,13 @@ TEST(PlanMesh, WithinHosts_GathersSoonerOverASlowNetworkForMoreHostMemory) {
   EXPECT_LT(within->received_bytes, third->received_bytes);
   EXPECT_LE(within->cost.least_step_seconds, within->step_seconds * (1 + 1e-9));
   EXPECT_LE(within->cost.received_bytes, within->received_bytes * (1 + 1e-9));
-  // Two ranks of a host have half of the weights each.
+  // The two ranks of a host have half of the weights each.
   const double weights = 2.0 * static_cast<double>(CountParameters(model));
   EXPECT_GE(static_cast<double>(within->host_bytes - third->host_bytes), 0.5 * weights);
   EXPECT_LE(static_cast<double>(within->host_bytes - third->host_bytes), 0.6 * weights);
 }
 
-// The state has room on the device, so that nothing else is in host memory.
+// The device holds the state, so host memory is needed only for the weights.
 TEST(PlanMesh, WithinHostsThatHaveNoRoomForTheirWeights_DoesNotFit) {
   const forecast::Model model = *forecast::FindModel("gpt2");
   forecast::Job job = JobOf(2, 4);

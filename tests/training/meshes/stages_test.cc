@@ -11,7 +11,7 @@
 namespace geminid::parallel {
 namespace {
 
-// The cheapest dearest stage of all cuts, and the most layers that the last one then has.
+// The best partition: the lowest cost of the dearest stage, then the most layers in the last stage.
 struct Best {
   double dearest = std::numeric_limits<double>::infinity();
   std::uint64_t last = 0;
@@ -72,12 +72,12 @@ TEST(StepOf, WithoutTransfers_IsTheClosedFormOf1F1B) {
 TEST(StepOf, WithTransfers_IsLongerButForOneStage) {
   const PassSeconds pass = {.forward = 1, .backward = 2, .transfer = 0.5};
   EXPECT_DOUBLE_EQ(StepOf(1, 4, pass)->seconds, 12);
-  // The first micro-batch crosses S - 1 boundaries, and so does the last gradient.
+  // The first micro-batch crosses S - 1 boundaries, and the last gradient crosses them, too.
   EXPECT_GE(StepOf(4, 8, pass)->seconds, 33 + 2 * 3 * 0.5);
 }
 
-// Halves and forwards as long as each other: what 1F1B waits (S - 1) times for a whole pass, ZBV
-// waits (S - 1) times for a part's forward at most, with micro-batches enough.
+// Forwards and both halves take equally long. 1F1B idles (S - 1) times for a whole pass. With
+// enough micro-batches, ZBV idles (S - 1) times for at most a part's forward.
 TEST(StepInHalves, OfEqualHalves_HasNoMoreBubbleThanTheWayToTheLastStage) {
   const PassSeconds pass = {.forward = 2, .backward = 4, .weights = 2};
   for (const int stages : {2, 4, 8}) {

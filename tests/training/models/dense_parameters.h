@@ -1,5 +1,5 @@
 // A parameter source without chunks, ranks or a daemon: fp32 weights in memory, and a workspace
-// that checks how it is used.
+// that checks its use.
 #ifndef GEMINID_TESTS_TRAINING_MODELS_DENSE_PARAMETERS_H_
 #define GEMINID_TESTS_TRAINING_MODELS_DENSE_PARAMETERS_H_
 
@@ -16,15 +16,15 @@
 
 namespace geminid::trainer {
 
-// Blocks of one buffer, from its top, at the highest place that fits. Every block is filled with
-// NaNs, so that reading what nobody wrote shows in the results.
+// Allocates blocks of one buffer from its top, at the highest address that fits. Fills every block
+// with NaNs, so that reads of unwritten memory show in the results.
 class StackWorkspace final : public zero::Workspace {
  public:
   explicit StackWorkspace(uint64_t capacity_bytes);
 
   absl::StatusOr<Block> Allocate(uint64_t bytes) override;
 
-  // From the lowest byte ever in use to the top.
+  // The bytes from the lowest byte ever in use to the top.
   uint64_t peak_bytes() const { return peak_bytes_; }
   uint64_t in_use_bytes() const;
   size_t blocks() const { return blocks_.size(); }
@@ -40,8 +40,8 @@ class StackWorkspace final : public zero::Workspace {
   uint64_t peak_bytes_ = 0;
 };
 
-// As with the engine, an operator's weights are copies that live while the operator runs, a
-// gradient takes its weight's storage, and a parameter with two backward uses keeps it in between.
+// Behaves like the engine: an operator's weights are copies that live while the operator runs. A
+// gradient overwrites its weight. A parameter with two backward uses keeps its gradient in between.
 class DenseParameters final : public ParameterSource {
  public:
   DenseParameters(const std::vector<ParameterSpec>& specs, zero::DataType data_type, uint64_t seed,
@@ -54,11 +54,11 @@ class DenseParameters final : public ParameterSource {
 
   // The fp32 masters; writable, for finite differences.
   std::vector<float>& values(size_t parameter) { return values_[parameter]; }
-  // Summed over the micro-batches since ClearGradients.
+  // The sum over the micro-batches since ClearGradients.
   const std::vector<double>& gradient(size_t parameter) const { return gradients_[parameter]; }
   size_t count() const { return specs_.size(); }
   void ClearGradients();
-  // "forward 3,4" and so on, since the last BeginMicroBatch.
+  // The operations since the last BeginMicroBatch, such as "forward 3,4".
   const std::vector<std::string>& operations() const { return operations_; }
 
  private:

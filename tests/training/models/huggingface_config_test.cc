@@ -1,4 +1,4 @@
-// What config.json says, read and written.
+// Reads and writes config.json.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,12 +78,12 @@ TEST_F(HuggingFace, Mistral_HasTheDefaultsOfTransformers) {
   EXPECT_EQ(model->norm_epsilon, 1e-6);
   EXPECT_EQ(model->rotary_theta, 10000);
   EXPECT_EQ(model->position_rows(), 131072u);
-  EXPECT_EQ(model->attention_window(), 0u);  // sequences of 1024 tokens reach no further
+  EXPECT_EQ(model->attention_window(), 0u);  // no sequence of 1024 tokens exceeds the window
   config["sliding_window"] = nullptr;
   EXPECT_EQ(Read(config)->window, 0u);
 }
 
-// Null is what transformers takes as many key/value heads as heads for, and not an absent key.
+// In transformers, null means as many key/value heads as heads, unlike an absent key.
 TEST_F(HuggingFace, KeyValueHeadsThatAreNull_AreAsManyAsHeads) {
   for (json config : {kLlama, kMistral, kMixtral, kQwen2, kQwen3}) {
     config["num_key_value_heads"] = nullptr;
@@ -91,7 +91,7 @@ TEST_F(HuggingFace, KeyValueHeadsThatAreNull_AreAsManyAsHeads) {
   }
 }
 
-// What a forecast counts and the trainer has no code for.
+// Forecasts support these families, but the trainer has no code for them.
 TEST_F(HuggingFace, OfAFamilyThatIsNotTrained_IsRefusedByItsTypeAlone) {
   for (const char* const type : {"falcon", "gemma2", "phi3", "t5", "vit"}) {
     EXPECT_THAT(
@@ -101,7 +101,7 @@ TEST_F(HuggingFace, OfAFamilyThatIsNotTrained_IsRefusedByItsTypeAlone) {
   }
 }
 
-// One reader serves both: what the trainer refuses by its key is described all the same.
+// One reader serves both: a model that the trainer refuses by a key is still described.
 TEST_F(HuggingFace, KeysThatOnlyTheTrainerRefuses_LeaveADescription) {
   json config = kLlama;
   config["mlp_bias"] = true;
@@ -127,7 +127,7 @@ TEST_F(HuggingFace, Opt_HasTheDefaultsOfTransformers) {
   EXPECT_THAT(model->end_tokens, testing::ElementsAre(2));
 }
 
-// As OPTForCausalLM keeps them: two positions that no token has.
+// The layout of OPTForCausalLM: no token uses the first two positions.
 TEST_F(HuggingFace, ParametersOfOpt_HaveTheNamesAndShapesOfTransformers) {
   using Shape = std::vector<int64_t>;
   std::map<std::string, Shape> shapes;
@@ -172,7 +172,7 @@ TEST_F(HuggingFace, GptNeox_HasWhatEitherVersionOfTransformersSays) {
   EXPECT_EQ(Read(kGptNeox)->rotary_columns(), 4u);
   EXPECT_EQ(Read(kGptNeox)->rotary_theta, 5000);
   json config = kGptNeox;
-  config["partial_rotary_factor"] = 0.5;  // as version 4 wrote, beside 'rotary_pct'
+  config["partial_rotary_factor"] = 0.5;  // version 4 wrote this beside 'rotary_pct'
   EXPECT_EQ(Read(config)->rotary_columns(), 4u);
   config["rope_parameters"] = {
       {"rope_type", "default"}, {"rope_theta", 300.0}, {"partial_rotary_factor", 0.75}};
@@ -180,7 +180,7 @@ TEST_F(HuggingFace, GptNeox_HasWhatEitherVersionOfTransformersSays) {
   EXPECT_EQ(Read(config)->rotary_theta, 300);
   config["rope_parameters"].erase("partial_rotary_factor");
   EXPECT_EQ(Read(config)->rotary_columns(), 4u);
-  // As version 5 writes a file of version 4 that turned all columns.
+  // The form in which version 5 writes a file of version 4 that rotated all columns.
   config.erase("rotary_pct");
   config["partial_rotary_factor"] = 1.0;
   config["rope_parameters"]["partial_rotary_factor"] = 1.0;
@@ -211,7 +211,7 @@ TEST_F(HuggingFace, GptNeoxThatCannotBeRun_IsRefusedByItsKey) {
   EXPECT_THAT(Refusal(kGptNeox, "num_attention_heads", 5), HasSubstr("must divide"));
 }
 
-// As GPTNeoXForCausalLM's files keep them.
+// The layout of GPTNeoXForCausalLM's files.
 TEST_F(HuggingFace, ParametersOfGptNeox_HaveTheNamesAndShapesOfTransformers) {
   using Shape = std::vector<int64_t>;
   std::map<std::string, Shape> shapes;
@@ -242,7 +242,7 @@ TEST_F(HuggingFace, Qwen_HasTheDefaultsOfTransformers) {
     config["num_attention_heads"] = 32;
     config["hidden_size"] = 64;
     config["vocab_size"] = 1000;
-    config["sliding_window"] = 4096;  // used only where 'use_sliding_window' is true
+    config["sliding_window"] = 4096;  // only used if 'use_sliding_window' is true
     const auto model = Read(config);
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_EQ(model->kv_heads, 32u);
@@ -274,7 +274,7 @@ Shapes ShapesOf(const ModelConfig& model) {
   return shapes;
 }
 
-// As Qwen2ForCausalLM, Qwen3ForCausalLM and LlamaForCausalLM with 'attention_bias' keep them.
+// The layout of Qwen2ForCausalLM, Qwen3ForCausalLM, and LlamaForCausalLM with 'attention_bias'.
 TEST_F(HuggingFace, ParametersOfAttention_HaveTheNamesAndShapesOfTransformers) {
   using Shape = std::vector<int64_t>;
   const std::string attention = "model.layers.1.self_attn.";
@@ -316,7 +316,7 @@ TEST_F(HuggingFace, Bert_HasTheDefaultsOfTransformers) {
               HasSubstr("BertForMaskedLM alone is trained"));
 }
 
-// As BertForMaskedLM keeps them.
+// The layout of BertForMaskedLM.
 TEST_F(HuggingFace, ParametersOfBert_HaveTheNamesAndShapesOfTransformers) {
   using Shape = std::vector<int64_t>;
   Shapes shapes = ShapesOf(*Read(kBert));
@@ -348,7 +348,7 @@ TEST_F(HuggingFace, MaskTokenOfBert_IsThatOfTheConfigOrOfTheTokenizersFiles) {
                                          {{"id", 7}, {"content", "<mask>"}, {"special", true}},
                                          {{"id", 8}, {"content", "word"}, {"special", false}}}}}
                                       .dump());
-  EXPECT_EQ(Read(kBert)->masking->mask_token, 5u);  // [MASK], that vocab.txt has
+  EXPECT_EQ(Read(kBert)->masking->mask_token, 5u);  // [MASK] in vocab.txt
   for (const json& name : {json("<mask>"), json{{"content", "<mask>"}, {"lstrip", true}}}) {
     folder_.Write("tokenizer_config.json", json{{"mask_token", name}}.dump());
     EXPECT_EQ(Read(kBert)->masking, (Masking{.mask_token = 7, .special_tokens = {1, 7}}));
@@ -361,7 +361,7 @@ TEST_F(HuggingFace, MaskTokenOfBert_IsThatOfTheConfigOrOfTheTokenizersFiles) {
   EXPECT_THAT(std::string(Read(kBert).status().message()), HasSubstr("tokenizer.json': line 1"));
 }
 
-// As MixtralForCausalLM keeps them.
+// The layout of MixtralForCausalLM.
 TEST_F(HuggingFace, ParametersOfMixtral_HaveTheNamesAndShapesOfTransformers) {
   const ModelConfig model = *Read(kMixtral);
   std::map<std::string, std::vector<int64_t>> shapes;
@@ -424,17 +424,17 @@ TEST_F(HuggingFace, WithScaledRotaryPositions_HasTheScalingOfEitherKey) {
                                                          .attention_factor = 1.25}));
 }
 
-// What a configuration with YaRN leaves out comes from the paper and from the other keys.
+// A YaRN configuration's absent keys have defaults from the paper and from the other keys.
 TEST_F(HuggingFace, WithYarn_HasTheDefaultsOfTransformers) {
   json config = kLlama;
   config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 40}};
   RotaryScaling scaling = Read(config)->rotary_scaling;
-  EXPECT_EQ(scaling.original_positions, 9u);  // all that the model has
+  EXPECT_EQ(scaling.original_positions, 9u);  // all positions of the model
   EXPECT_EQ(scaling.beta_fast, 32);
   EXPECT_EQ(scaling.beta_slow, 1);
   EXPECT_TRUE(scaling.rounds_ramp);
   EXPECT_DOUBLE_EQ(scaling.attention_factor, 0.1 * std::log(40) + 1);
-  config["original_max_position_embeddings"] = 5;  // wins, as in Phi-3's files
+  config["original_max_position_embeddings"] = 5;  // this key wins, as in Phi-3's files
   EXPECT_EQ(Read(config)->rotary_scaling.original_positions, 5u);
   config["rope_scaling"].update({{"mscale", 0.707}, {"mscale_all_dim", 1.5}, {"truncate", false}});
   scaling = Read(config)->rotary_scaling;
@@ -460,7 +460,8 @@ TEST_F(HuggingFace, NumbersThatAreNotFinite_MatterOnlyWhereTheyAreRead) {
 
 TEST_F(HuggingFace, SpecialTokens_AreThoseOfTheFileOrOfTransformers) {
   json config = kGpt2;
-  EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());  // 50256 is no token of 300
+  // 50256 is outside a vocabulary of 300.
+  EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());
   config["eos_token_id"] = {7, 299, 300};
   EXPECT_THAT(Read(config)->end_tokens, testing::ElementsAre(7, 299));
   config["vocab_size"] = 50257;
@@ -475,7 +476,7 @@ TEST_F(HuggingFace, SpecialTokens_AreThoseOfTheFileOrOfTransformers) {
   EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());
 }
 
-// As transformers insists: a float has a point, and its own defaults for tokens are overwritten.
+// transformers requires that a float has a point, and that its default tokens are overwritten.
 TEST_F(HuggingFace, Exported_HasFloatsAndSpecialTokens) {
   json config = kMixtral;
   config["router_aux_loss_coef"] = 0;
@@ -551,8 +552,8 @@ TEST_F(HuggingFace, WrittenAndReadAgain_IsTheSame) {
   in_sequence["use_parallel_residual"] = in_sequence["attention_bias"] = false;
   in_sequence["hidden_act"] = "gelu_new";
   in_sequence["rope_scaling"] = kYarn;
-  whole["sliding_window"] = nullptr;  // not the 4096 of a configuration without the key
-  narrow["head_dim"] = 4;             // as 24 / 6, and not the 128 of one without
+  whole["sliding_window"] = nullptr;  // not the 4096 of an absent key
+  narrow["head_dim"] = 4;             // 24 / 6, not the 128 of an absent key
   biased["attention_bias"] = true;
   windowed["sliding_window"] = 4;
   json linear = {{"rope_type", "linear"}, {"factor", 2.0}}, not_rounded = kYarn;

@@ -1,4 +1,4 @@
-// Configurations of Hugging Face's models, as small as they can be, and a folder to read them from.
+// The smallest possible configurations of Hugging Face models, and a folder to read them from.
 #ifndef GEMINID_TESTS_TRAINING_MODELS_HUGGINGFACE_CONFIGS_H_
 #define GEMINID_TESTS_TRAINING_MODELS_HUGGINGFACE_CONFIGS_H_
 
@@ -53,14 +53,14 @@ inline const json kBert = {{"model_type", "bert"},    {"num_hidden_layers", 2},
                            {"intermediate_size", 40}, {"max_position_embeddings", 9},
                            {"vocab_size", 300}};
 
-// As versions of transformers before 5 write it.
+// The form in which versions of transformers before 5 write it.
 inline const json kGptNeox = {{"model_type", "gpt_neox"},  {"num_hidden_layers", 2},
                               {"hidden_size", 24},         {"num_attention_heads", 3},
                               {"intermediate_size", 40},   {"max_position_embeddings", 9},
                               {"vocab_size", 300},         {"rotary_pct", 0.5},
                               {"rotary_emb_base", 5000.0}, {"use_parallel_residual", true}};
 
-// Heads that are wider together than the stream.
+// Heads that are wider in total than the residual stream.
 inline const json kQwen3 = [] {
   json config = kLlama;
   config.update({{"model_type", "qwen3"}, {"head_dim", 6}});

@@ -101,7 +101,7 @@ TEST(MakeParameters, OfOneHalfOfALayer_AreAUnit) {
   };
   for (const AttentionPlaces& half : model.attention) check(half.all);
   for (const MlpPlaces& half : model.mlp) check(half.all);
-  // Nothing else is in one.
+  // Only the parameters of sublayers have a unit.
   EXPECT_EQ(static_cast<size_t>(std::ranges::count_if(
                 model.specs, [](const ParameterSpec& spec) { return spec.unit.has_value(); })),
             members);

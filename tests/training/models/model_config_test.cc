@@ -26,7 +26,7 @@ TEST(CountParameters, OfPublishedShapesWithTheirVocabularies_IsThePublishedNumbe
   }
 }
 
-// As a rank has it that shares experts with others.
+// The configuration of a rank that shares experts with others.
 TEST(CountParameters, OfOneExpertOfSeveral_HasTheRouterToo) {
   ModelConfig part = *FindPreset("mixtral-tiny");
   part.experts = 1;
@@ -68,7 +68,7 @@ TEST(DefaultIntermediate, OfMixtral_IsSevenHalvesRoundedUp) {
   EXPECT_EQ(DefaultIntermediate(Family::kMixtral, 6), 64);
 }
 
-// Two experts of eight, a router, and all that LLaMA has.
+// Two of eight experts, a router, and everything that LLaMA has.
 TEST(FlopsPerToken, OfExperts_CountsThoseThatATokenVisits) {
   ModelConfig mixtral = *FindPreset("mixtral-8x7b");
   ModelConfig llama = mixtral;
@@ -80,7 +80,7 @@ TEST(FlopsPerToken, OfExperts_CountsThoseThatATokenVisits) {
   EXPECT_EQ(FlopsPerToken(mixtral) - FlopsPerToken(llama), 32 * router);
 }
 
-// A token's products with no more keys and values than its window has.
+// A token multiplies at most as many keys and values as its window has.
 TEST(FlopsPerToken, OfAWindow_CountsItInPlaceOfTheContext) {
   const ModelConfig mistral = *FindPreset("mistral-tiny");
   ModelConfig llama = mistral;
@@ -89,7 +89,7 @@ TEST(FlopsPerToken, OfAWindow_CountsItInPlaceOfTheContext) {
   EXPECT_EQ(FlopsPerToken(llama) - FlopsPerToken(mistral), 12.0 * 2 * 64 * (64 - 24));
 }
 
-// Heads of 32 columns where the stream has 16 for each.
+// Heads have 32 columns, while the stream has 16 for each head.
 TEST(FlopsPerToken, OfHeadsOfTheirOwnWidth_CountsTheirColumns) {
   const ModelConfig qwen3 = *FindPreset("qwen3-tiny");
   ModelConfig llama = qwen3;
@@ -99,7 +99,7 @@ TEST(FlopsPerToken, OfHeadsOfTheirOwnWidth_CountsTheirColumns) {
   EXPECT_EQ(FlopsPerToken(qwen3) - FlopsPerToken(llama), 2 * (matrices + scores));
 }
 
-// The same matrices and scores as GPT-2's: where the MLP reads changes nothing.
+// The matrices and scores are those of GPT-2: the MLP's input does not matter.
 TEST(FlopsPerToken, OfAParallelBlock_AreThoseOfOneAfterTheOther) {
   EXPECT_EQ(FlopsPerToken(*FindPreset("pythia-tiny")), FlopsPerToken(*FindPreset("gpt2-tiny")));
 }

@@ -15,8 +15,8 @@ class Reference {
   Reference(const ModelConfig& config, const NamedTensors& parameters, const Factor& factor = {})
       : c_(config), p_(parameters), factor_(factor) {}
 
-  // `first_token`: of the sequence among all, for the factors. `balance`: to which the layers'
-  // balance losses are added.
+  // `first_token`: the number of the sequence's first token in the batch, for the factors. The
+  // layers' balance losses are added to `balance`.
   Rows Logits(const std::vector<int32_t>& tokens, size_t first_token = 0,
               double* balance = nullptr) const {
     const bool gpt2 = c_.family == Family::kGpt2, opt = c_.family == Family::kOpt;
@@ -80,7 +80,7 @@ class Reference {
               static_cast<double>(c_.layers);
     }
     for (size_t t = 0; t < logits.size(); ++t) {
-      if (targets[t] < 0) continue;  // it was not masked
+      if (targets[t] < 0) continue;  // this token was not masked
       const double top = *std::max_element(logits[t].begin(), logits[t].end());
       double sum = 0;
       for (const double logit : logits[t]) sum += std::exp(logit - top);
@@ -92,7 +92,7 @@ class Reference {
  private:
   const Row& At(const std::string& name) const { return p_.at(name); }
 
-  // Section 3 and appendix A of the paper. Norms stand behind what they norm.
+  // Section 3 and appendix A of the paper. Norms follow the sublayers.
   Rows BertLogits(const std::vector<int32_t>& tokens, size_t first_token) const {
     const std::string embeddings = "bert.embeddings.";
     const std::string table = embeddings + "word_embeddings.weight";
@@ -192,7 +192,7 @@ class Reference {
     return y;
   }
 
-  // Each head by itself, with one gain for all of them.
+  // Norms each head by itself, with one gain for all heads.
   Rows HeadNorm(const std::string& name, Rows x) const {
     const size_t d = c_.head_dim();
     for (Row& row : x) {
@@ -206,7 +206,7 @@ class Reference {
     return x;
   }
 
-  // y = x W^T + b with W[out, in]; b where there is one.
+  // y = x W^T + b with W[out, in]; b only if it exists.
   Rows Linear(const std::string& name, const Rows& x, size_t out) const {
     const Row& w = At(name + ".weight");
     const auto bias = p_.find(name + ".bias");
@@ -246,8 +246,8 @@ class Reference {
     return out;
   }
 
-  // Of a pair of a head's elements, from one position to the next. How much of it scaling leaves as
-  // it was depends on how often the pair turns in the original positions.
+  // The angle of a pair of a head's elements between consecutive positions. How often the pair
+  // turns in the original positions decides how much of the angle stays unscaled.
   double Angle(size_t pair) const {
     using Kind = RotaryScaling::Kind;
     const RotaryScaling& s = c_.rotary_scaling;
@@ -270,7 +270,7 @@ class Reference {
     return left * angle + (1 - left) * angle / s.factor;
   }
 
-  // Of a head, how many elements.
+  // The number of a head's elements that rotate.
   size_t Turned() const {
     const double share = c_.rotary_share.value_or(c_.family == Family::kGptNeox ? 0.25 : 1);
     return static_cast<size_t>(static_cast<double>(c_.head_dim()) * share);
@@ -322,7 +322,7 @@ class Reference {
     return Linear(prefix + "fc2", h, c_.hidden);
   }
 
-  // Of each head the query, key and value lie together.
+  // Each head has its query, key and value together.
   Rows GptNeoxAttention(const std::string& prefix, const Rows& x) const {
     const Rows n = LayerNorm(prefix + "input_layernorm", x);
     const Rows fused = Linear(prefix + "attention.query_key_value", n, 3 * c_.hidden);
@@ -391,8 +391,9 @@ class Reference {
     return Linear(prefix + "mlp.down_proj", gate, c_.hidden);
   }
 
-  // A choice counts nothing if as many of the sequence as the expert takes come before it: better
-  // choices of any token, and equally good ones of earlier tokens.
+  // A choice is dropped if the expert's capacity is already filled by earlier choices of the
+  // sequence. Earlier are better-ranked choices of any token, and equally ranked ones of earlier
+  // tokens.
   void DropBeyondCapacity(const Rows& z, Rows* weights) const {
     const auto rank = [&](size_t t, size_t e) {
       return std::count_if(z[t].begin(), z[t].end(), [&](double other) { return other > z[t][e]; });
@@ -414,7 +415,7 @@ class Reference {
     }
   }
 
-  // Every expert computes every token, and what the token did not choose counts 0.
+  // Computes every expert for every token. Experts that the token did not choose have weight 0.
   Rows MixtralMlp(const std::string& prefix, const Rows& x, double* balance) const {
     const Rows n = RmsNorm(prefix + "post_attention_layernorm", x);
     const Rows z = Linear(prefix + "block_sparse_moe.gate", n, c_.experts);
@@ -424,7 +425,7 @@ class Reference {
       double all = 0, chosen = 0;
       for (size_t e = 0; e < c_.experts; ++e) {
         all += std::exp(z[t][e]);
-        // An expert is chosen if fewer than experts_per_token come before it.
+        // An expert is chosen if fewer than experts_per_token experts have larger logits.
         const auto before =
             std::count_if(z[t].begin(), z[t].end(), [&](double other) { return other > z[t][e]; });
         if (static_cast<size_t>(before) >= c_.experts_per_token) continue;

@@ -1,5 +1,5 @@
-// The loss of a transformer in float64, written from the papers and sharing no code with the
-// trainer: plain loops, one token at a time, parameters found by name.
+// The loss of a transformer in float64, written from the papers without any code of the trainer:
+// plain loops, one token at a time, parameters found by name.
 #ifndef GEMINID_TESTS_TRAINING_MODELS_REFERENCE_MODEL_H_
 #define GEMINID_TESTS_TRAINING_MODELS_REFERENCE_MODEL_H_
 
@@ -15,8 +15,8 @@ namespace geminid::trainer {
 
 using NamedTensors = std::map<std::string, std::vector<double>>;
 
-// What element `h` of token `t` of all is multiplied by at a place of the model: 0 is the
-// embedding, 1 + 2 layer what the layer's attention adds, 2 + 2 layer what its MLP adds.
+// The dropout factor of element `h` of token `t` at a position of the model: 0 is the embedding, 1
+// + 2 layer the output of the layer's attention, 2 + 2 layer that of its MLP.
 using Factor = std::function<double(size_t place, size_t t, size_t h)>;
 
 // The sum of the cross-entropy over all tokens of all sequences.
@@ -24,14 +24,14 @@ double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
                      const std::vector<std::vector<int32_t>>& sequences,
                      const std::vector<std::vector<int32_t>>& targets, const Factor& factor = {});
 
-// That, and what the routers' balance losses add to it where there are any: of each sequence its
-// tokens times balance_loss times the mean over the layers of experts sum_e f_e P_e.
+// ReferenceLoss plus the routers' balance losses, if there are any. Each sequence adds its number
+// of tokens times balance_loss times the mean over the layers of experts sum_e f_e P_e.
 double ReferenceObjective(const ModelConfig& config, const NamedTensors& parameters,
                           const std::vector<std::vector<int32_t>>& sequences,
                           const std::vector<std::vector<int32_t>>& targets,
                           const Factor& factor = {});
 
-// The logits at each token, by token and kind of token.
+// The logits at each token, indexed by token and by kind of token.
 std::vector<std::vector<double>> ReferenceLogits(const ModelConfig& config,
                                                  const NamedTensors& parameters,
                                                  const std::vector<int32_t>& sequence);

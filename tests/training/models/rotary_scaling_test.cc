@@ -14,7 +14,7 @@ namespace {
 using Kind = RotaryScaling::Kind;
 using testing::HasSubstr;
 
-// Of the pairs that are named, as transformers' formulas give them in float64.
+// The angles of the named pairs, from transformers' formulas in float64.
 void ExpectAngles(const std::vector<double>& angles,
                   const std::vector<std::pair<size_t, double>>& expected) {
   for (const auto& [pair, angle] : expected) {
@@ -37,7 +37,7 @@ TEST(RotaryAngles, ScaledLinearly_AreDivided) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(angles[i], plain[i] / 4);
 }
 
-// Those of LLaMA 3.1 8B: fast pairs, three of the ramp, and slow ones.
+// The angles of LLaMA 3.1 8B: fast pairs, three pairs of the ramp, and slow pairs.
 TEST(RotaryAngles, OfLlama3_AreTransformers) {
   const RotaryScaling scaling = {.kind = Kind::kLlama3,
                                  .factor = 8,
@@ -55,7 +55,8 @@ TEST(RotaryAngles, OfLlama3_AreTransformers) {
                                                     {63, 3.068925988914511e-07}});
 }
 
-// Those of Qwen3 8B for four times its positions; the ramp from pair 23 to 40, or not rounded.
+// The angles of Qwen3 8B for four times its positions; the ramp is from pair 23 to 40, or
+// unrounded.
 TEST(RotaryAngles, OfYarn_AreTransformers) {
   RotaryScaling scaling = {.kind = Kind::kYarn, .factor = 4, .original_positions = 32768};
   ExpectAngles(RotaryAngles(128, 1e6, scaling), {{0, 1.0},

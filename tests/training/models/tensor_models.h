@@ -1,4 +1,4 @@
-// Models and grids of ranks to cut them over, for tests of cut layers.
+// Models, and grids of ranks over which they can be sharded, for tests of sharded layers.
 #ifndef GEMINID_TESTS_TRAINING_MODELS_TENSOR_MODELS_H_
 #define GEMINID_TESTS_TRAINING_MODELS_TENSOR_MODELS_H_
 
@@ -16,7 +16,7 @@
 
 namespace geminid::trainer {
 
-// Of every mode.
+// Grids of every mode.
 inline std::vector<collectives::TensorGrid> Grids() {
   using collectives::TensorGrid;
   using collectives::TensorMode;
@@ -26,7 +26,7 @@ inline std::vector<collectives::TensorGrid> Grids() {
           *TensorGrid::Make(TensorMode::k25D, 8, 2),     *TensorGrid::Make(TensorMode::k3D, 8)};
 }
 
-// Can be cut over all of them, though neither the vocabulary nor the positions are divisible.
+// A model that can be sharded over all grids. Neither vocabulary nor positions are divisible.
 inline ModelConfig CutGpt2() {
   return {.family = Family::kGpt2,
           .layers = 2,
@@ -48,7 +48,7 @@ inline std::vector<ModelConfig> CutModels() {
   return {CutGpt2(), Untied(CutGpt2()), CutLlama(), Tied(CutLlama())};
 }
 
-// Calls a function with each element of a piece: its number in the whole, and in the block.
+// Calls a function for each element of a piece with its index in the whole and in the block.
 template <typename Call>
 void ForPiece(const BlockPiece& piece, const Call& call) {
   for (uint64_t row = 0; row < piece.rows; ++row) {
@@ -59,7 +59,7 @@ void ForPiece(const BlockPiece& piece, const Call& call) {
   }
 }
 
-// A block of values that whole(id) gives for each parameter; zeros where it has none.
+// A block with the values that whole(id) gives for each parameter; zeros elsewhere.
 template <typename Element, typename Whole>
 std::vector<Element> BlockOf(const TensorBlock& block, const Whole& whole) {
   std::vector<Element> values(block.spec.elements());
@@ -70,8 +70,8 @@ std::vector<Element> BlockOf(const TensorBlock& block, const Whole& whole) {
   return values;
 }
 
-// Those of a rank's blocks are the whole model's there, but for `rounding` of the largest of the
-// block's parameters.
+// The gradients of a rank's blocks are those of the whole model, up to `rounding` times the largest
+// gradient of the block's parameters.
 inline void ExpectGradients(const TensorParameters& blocks, const DenseParameters& of_rank,
                             const DenseParameters& of_whole, double rounding) {
   for (size_t i = 0; i < blocks.blocks.size(); ++i) {

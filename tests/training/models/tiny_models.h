@@ -1,4 +1,4 @@
-// Models so small that a float64 reference can be asked for every number of theirs.
+// Models so small that a float64 reference can compute every number of theirs.
 #ifndef GEMINID_TESTS_TRAINING_MODELS_TINY_MODELS_H_
 #define GEMINID_TESTS_TRAINING_MODELS_TINY_MODELS_H_
 
@@ -32,7 +32,7 @@ inline ModelConfig TinyOpt() {
   return config;
 }
 
-// Heads of which the first half is turned.
+// The first half of each head rotates.
 inline ModelConfig TinyGptNeox() {
   ModelConfig config = TinyGpt2();
   config.family = Family::kGptNeox;
@@ -41,14 +41,14 @@ inline ModelConfig TinyGptNeox() {
   return config;
 }
 
-// An encoder whose norms stand behind, and that foretells some of its tokens.
+// An encoder with norms after its sublayers, which predicts some of its tokens.
 inline ModelConfig TinyBert() {
   ModelConfig config = TinyGpt2();
   config.family = Family::kBert;
   return config;
 }
 
-// The other half of what its configuration may say.
+// The other values of the family's options.
 inline ModelConfig InSequence(ModelConfig gpt_neox) {
   gpt_neox.parallel_block = false;
   gpt_neox.attention_bias = false;
@@ -81,7 +81,7 @@ inline ModelConfig TinyQwen2() {
   return config;
 }
 
-// Heads that are wider together than the stream.
+// Heads that are wider in total than the residual stream.
 inline ModelConfig TinyQwen3() {
   ModelConfig config = TinyLlama();
   config.family = Family::kQwen3;
@@ -94,7 +94,7 @@ inline ModelConfig WithAttentionBias(ModelConfig config) {
   return config;
 }
 
-// Four pairs, of which the first turns fast and the last slowly.
+// Four pairs: the first one turns fast and the last one slowly.
 inline ModelConfig WithScaledRotary(ModelConfig config, RotaryScaling::Kind kind) {
   config.head_width = 8;
   config.rotary_theta = 100;
@@ -105,7 +105,7 @@ inline ModelConfig WithScaledRotary(ModelConfig config, RotaryScaling::Kind kind
   return config;
 }
 
-// More experts than some sequences have use for.
+// More experts than some sequences use.
 inline ModelConfig TinyMixtral() {
   ModelConfig config = TinyLlama();
   config.family = Family::kMixtral;
@@ -115,13 +115,13 @@ inline ModelConfig TinyMixtral() {
   return config;
 }
 
-// Experts that take less than an even share, so that some tokens are dropped.
+// Experts with less capacity than an even share, so that some tokens are dropped.
 inline ModelConfig WithCapacity(ModelConfig config) {
   config.expert_capacity = 0.7;
   return config;
 }
 
-// Its gradient is that of the loss alone.
+// The gradient is that of the loss alone.
 inline ModelConfig WithoutBalance(ModelConfig config) {
   config.balance_loss = 0;
   return config;
@@ -142,7 +142,7 @@ inline ModelConfig WithFp32Norms(ModelConfig config) {
   return config;
 }
 
-// Cuts everything that can be cut, into pieces that do not divide it.
+// Divides everything that can be divided, into sizes that do not divide evenly.
 inline constexpr Tiling kFineTiling = {.attention_columns = 16, .mlp_columns = 12, .tokens = 5};
 
 struct Batch {
@@ -152,7 +152,7 @@ struct Batch {
   MicroBatch view() const { return {.shape = shape, .tokens = tokens, .targets = targets}; }
 };
 
-// Of a masked language model every third token has a target.
+// In a masked language model every third token has a target.
 inline Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint64_t seed) {
   Batch batch{.shape = shape, .tokens = {}, .targets = {}};
   for (uint64_t i = 0; i < shape.tokens(); ++i) {
@@ -164,7 +164,7 @@ inline Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint6
   return batch;
 }
 
-// Weights large enough that every part of the model matters, gains and biases that are not 1 and 0.
+// Makes weights so large that every part of the model matters; gains are not 1 and biases not 0.
 inline void Stir(DenseParameters& parameters) {
   for (size_t p = 0; p < parameters.count(); ++p) {
     for (size_t i = 0; i < parameters.values(p).size(); ++i) {
@@ -175,9 +175,9 @@ inline void Stir(DenseParameters& parameters) {
   }
 }
 
-// Of a router that is 0, each token chooses the first experts, in every layer. Logits that are
-// nearly equal are told apart by their rounding, which is the processor's: the largest load of an
-// expert, and the peak of the workspace with it, would be too.
+// With a router of zeros each token chooses the first experts, in every layer. Otherwise rounding,
+// which depends on the processor, would decide between nearly equal logits. Then the largest load
+// of an expert, and with it the peak of the workspace, would depend on the processor, too.
 inline void RouteEveryTokenToTheFirstExperts(const Transformer& model,
                                              DenseParameters& parameters) {
   for (size_t p = 0; p < parameters.count(); ++p) {

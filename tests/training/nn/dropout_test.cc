@@ -20,7 +20,7 @@ DropoutPlace Place(double share, uint64_t seed = 1, uint64_t place = 0) {
           .hidden = 33};
 }
 
-// What element `h` of token `t` of the micro-batch is multiplied by.
+// The dropout factor of element `h` of token `t` of the micro-batch.
 float DropoutFactor(const DropoutPlace& place, size_t t, size_t h) {
   const kernels::DropoutPattern pattern = DropoutPatternOf(place);
   const uint64_t element = FirstElement(place, t) + h;
@@ -62,7 +62,7 @@ TEST(DropoutFactors, OfAnotherSeedPlaceOrSample_Differ) {
   DropoutPlace later = Place(0.5);
   later.dropout.first_sample = 1;
   EXPECT_NE(factors(later), one);
-  // A sample has its own factors wherever it lies in a micro-batch.
+  // A sample has its own factors, at any position in a micro-batch.
   EXPECT_EQ(DropoutFactor(later, 3, 7), DropoutFactor(Place(0.5), 50 + 3, 7));
 }
 

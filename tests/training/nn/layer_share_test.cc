@@ -1,5 +1,5 @@
-// Models of which each rank has a part of every layer and computes on it as on a model, by the
-// host's kernels, against the same models of one rank.
+// Compares models whose layers are sharded, each rank computing its shard as a model of its own
+// with the host's kernels, with the same models on one rank.
 #include "training/nn/layer_share.h"
 
 #include <gmock/gmock.h>
@@ -30,14 +30,14 @@ using zero::DataType;
 
 constexpr float kGradientScale = 0.25F;
 constexpr MicroBatchShape kShape = {.sequences = 12, .sequence_length = 5};
-constexpr double kRounding = 2e-5;          // of fp32, of the largest element
+constexpr double kRounding = 2e-5;          // of fp32, relative to the largest element
 constexpr double kNarrowRounding = 0x1p-5;  // of bf16
 
 double RoundingOf(DataType type) {
   return type == DataType::kFloat32 ? kRounding : kNarrowRounding;
 }
 
-// Weights that bf16 has exactly.
+// A model on one rank whose weights bf16 represents exactly.
 struct Whole {
   Whole(const ModelConfig& config, DataType type)
       : model(MakeTransformer(config, type)),
@@ -54,7 +54,7 @@ struct Whole {
   DenseParameters parameters;
 };
 
-// What one rank has of it, or of a part of it.
+// One rank's share of the model, or of a part of it.
 struct Share {
   Share(const ModelConfig& config, const ModelPart& part, DataType type, Whole& whole,
         collectives::Communicator& ranks)
@@ -84,7 +84,7 @@ struct Share {
   std::unique_ptr<Transformer> model;
 };
 
-// Calls `body` on every rank, each on a thread of its own.
+// Calls `body` on every rank, each on its own thread.
 void OnRanks(int count, const std::function<void(collectives::Communicator& ranks)>& body) {
   auto world = collectives::LocalBackend().connect(count, absl::Seconds(60));
   collectives::ForEachRank(world, body);
@@ -143,7 +143,7 @@ TEST_P(LayerShareOf, KeptActivations_ChangeNoBit) {
   }
 }
 
-// Norms, and biases of what is added up.
+// Checks norms, and the biases of summed outputs.
 TEST_P(LayerShareOf, GradientsOfWhatEveryRankHas_AreTheSameBitsOnAll) {
   const ModelConfig config = CutGpt2();
   Whole whole(config, DataType::kFloat32);
@@ -194,7 +194,8 @@ TEST_P(LayerShareOf, InParts_HasTheBitsOfOnePart) {
   });
 }
 
-// What a library on a GPU takes for a share's attention in 16 bits, and the host does not.
+// The bytes that a GPU library takes for a share's attention in 16 bits. The host does not take
+// them.
 uint64_t AttentionLibraryBytes(const ModelConfig& config, size_t ranks) {
   const kernels::AttentionShape attention = {.batch = kShape.sequences,
                                              .sequence = kShape.sequence_length,
@@ -250,7 +251,7 @@ TEST_P(LayerShareOf, WritingOn_IsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LayerShareOf, testing::Values(2, 3, 4));
 
-// Three ranks have 13 words each of 37, the last of which none of two: those are nobody's targets.
+// Of 37 words three ranks have 13 each; the last rank's two words beyond 37 are never targets.
 TEST(TargetsHere, OfOtherRanks_AreTheWordBehindOnesOwn) {
   const ModelConfig config = CutLlama();
   OnRanks(3, [&](collectives::Communicator& ranks) {

@@ -19,7 +19,7 @@ ModelConfig Config(uint64_t context) {
   return config;
 }
 
-// The rows of positions [position, position + count), computed in float64.
+// Expects the rows of positions [position, position + count), as computed in float64.
 void ExpectRows(const RotaryTables& tables, size_t position, size_t count) {
   constexpr size_t kHalf = 4;
   for (size_t row = 0; row < count; ++row) {

@@ -76,7 +76,7 @@ TEST(MakeTensorParameters, OfTwoRanksInALine_HaveHalfOfEachMatrixAndAllOfTheNorm
             "model.layers.0.self_attn.q_proj.weight+model.layers.0.self_attn.k_proj.weight+"
             "model.layers.0.self_attn.v_proj.weight");
   ASSERT_EQ(qkv.pieces.size(), 3);
-  for (size_t section = 0; section < 3; ++section) {  // the second half of each
+  for (size_t section = 0; section < 3; ++section) {  // the second half of each section
     EXPECT_EQ(qkv.pieces[section].whole_first, 36 * 72);
     EXPECT_EQ(qkv.pieces[section].block_first, section * 36 * 72);
   }
@@ -84,7 +84,7 @@ TEST(MakeTensorParameters, OfTwoRanksInALine_HaveHalfOfEachMatrixAndAllOfTheNorm
             (std::vector<int64_t>{72, 36}));
   const TensorBlock& norm = made.blocks[static_cast<size_t>(attention.norm.gain)];
   EXPECT_EQ(norm.spec.shape, (std::vector<int64_t>{72}));
-  EXPECT_FALSE(norm.keeps);  // the first rank does
+  EXPECT_FALSE(norm.keeps);  // the first rank has this block, too
   EXPECT_TRUE(qkv.keeps);
   EXPECT_EQ(made.blocks[static_cast<size_t>(made.output)].spec.shape,
             (std::vector<int64_t>{19, 72}));  // of 37 words, padded to 38

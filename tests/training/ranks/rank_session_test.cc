@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kArena = uint64_t{12} << 20;
 
-// A signal has asked for an end, and another job has the device until the rank has waited for it.
+// A signal has asked the run to end, and another job has the device until the rank begins to wait.
 class QueuedRank : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -55,7 +55,7 @@ TEST_F(QueuedRank, AskedToEnd_GivesUp) {
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
 }
 
-// They have ended, and nobody but this rank can save it.
+// The ranks before have ended, and only this rank can save their state.
 TEST_F(QueuedRank, AskedToEndWithStateOfRanksBefore_WaitsToSaveIt) {
   ASSERT_TRUE(context_.handover->Begin({.ranks_before = 2, .ranks_after = 1, .bytes = 1}, 1).ok());
   context_.handover->Complete();

@@ -30,7 +30,7 @@ class SessionMemoryTest : public ::testing::Test {
     before_ = *session_->HostBytes();
   }
 
-  // What the daemon charges to the session beyond what it did at first.
+  // The bytes that the daemon charges to the session beyond those at its start.
   uint64_t Charged() { return *session_->HostBytes() - before_; }
   static FloatBlock Take(SessionMemory& memory, size_t elements) {
     auto taken = FloatBlock::Allocate(memory, "a test", elements);
@@ -48,7 +48,7 @@ TEST_F(SessionMemoryTest, OfBlocks_IsChargedToTheSessionUntilItsEnd) {
     SessionMemory memory(*session_);
     EXPECT_EQ(Charged(), 0u);
     const FloatBlock one = Take(memory, kElements);
-    one.all().front() = one.all().back() = 1;  // it is there
+    one.all().front() = one.all().back() = 1;  // the memory is writable
     EXPECT_EQ(Charged(), kBytes);
     const FloatBlock two = Take(memory, kElements);
     EXPECT_EQ(Charged(), 2 * kBytes);
@@ -63,7 +63,7 @@ TEST_F(SessionMemoryTest, GivenBack_IsThereForTheNextOfUpToThatSize) {
     EXPECT_EQ(Take(memory, elements).data(), place);
   }
   EXPECT_EQ(Charged(), kBytes);
-  // What is too small goes before more is made.
+  // Blocks that are too small are freed before a new one is allocated.
   Take(memory, kElements * 3 / 2);
   EXPECT_EQ(Charged(), kBytes * 3 / 2);
 }

@@ -1,4 +1,4 @@
-// What a run says to a daemon that may change the number of its ranks.
+// The offer of a run to a daemon that may change the number of its ranks.
 #include "training/ranks/share_offer.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ class ShareOfferTest : public ::testing::Test {
     options_.device_memory_bytes = kArenaBytes;
   }
 
-  // Steps of four sequences.
+  // Trains steps of four sequences.
   void Train(ShareOffer* offer, int steps, double seconds, uint64_t left = kFarAway) {
     for (int step = 0; step < steps; ++step) {
       offer->AfterStep({.sequences = 4, .seconds = seconds, .sequences_left = left});
@@ -69,7 +69,7 @@ TEST_F(ShareOfferTest, OfATimedRun_HasARowForEachNumberThatItMayHave) {
   EXPECT_EQ(share.rows[2].device_bytes, 4 * kArenaBytes);
 }
 
-// What was tried is not promised again.
+// Measured numbers of ranks have their measured goodput.
 TEST_F(ShareOfferTest, OfALaterGroup_KnowsTheTimesOfThoseBefore) {
   ShareOffer before(options_, context_);
   Train(&before, 9, 2);
@@ -93,7 +93,7 @@ TEST_F(ShareOfferTest, OfARunOutsideOfItsRange_HasARowForWhatItHas) {
   EXPECT_EQ(share.rows[0].ranks, 8);
 }
 
-// Fewer ranks have more of the batch each.
+// Fewer ranks have larger parts of the batch each.
 TEST_F(ShareOfferTest, WithoutAMemoryOfItsOwn_TakesMoreForEachOfFewerRanks) {
   options_.device_memory_bytes.reset();
   options_.model = *FindPreset("gpt2-tiny");

@@ -31,7 +31,7 @@ TEST(ThreadsOfShare, OfRanksBoundToTheirOwn_IsWhatEachIsBoundTo) {
 }
 
 TEST(ThreadsOfShare, OnSeveralHosts_CountsThoseOfOne) {
-  // Eight ranks, two on each of four hosts, all of whose processors they share.
+  // Eight ranks are on four hosts, two on each, and share all processors of their host.
   const std::vector<double> ranks(4, 8);
   EXPECT_EQ(ThreadsOfShare({.allowed = kFour, .ranks = ranks, .hosts = 4, .ranks_on_host = 2}), 2u);
 }

@@ -25,7 +25,7 @@ TrainOptions Following(uint64_t batch, uint64_t steps, AccumulateRange range) {
   return options;
 }
 
-// |G|^2 is 1 and the variance of one sequence 64: of two ranks.
+// Gradients of two ranks with |G|^2 = 1 and the variance 64 of one sequence.
 zero::StepGradients Gradients(uint64_t batch, uint64_t micro_batches) {
   const double n = static_cast<double>(2 * micro_batches);
   const double each = static_cast<double>(batch) / 2;
@@ -63,7 +63,7 @@ TEST(BatchCourse, OfAFixedBatch_IsTheStepsOfTheSchedule) {
   EXPECT_EQ(course.saved(), (checkpoint::RunState{480, {kSeed, 480, 0, 0}}));
 }
 
-// 60 micro-batches: 16 steps of one, 16 of two and 3 of four.
+// 60 micro-batches make 16 steps of one, 16 of two and 3 of four.
 TEST(BatchCourse, ThatFollowsNoise_TrainsOnTheSameSequencesInFewerSteps) {
   const TrainOptions options = Following(8, 60, {.least = 1, .most = 8, .update_cost = 16});
   BatchCourse course(options, 2);

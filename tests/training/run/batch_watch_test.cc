@@ -17,7 +17,7 @@ TrainOptions OptionsOf(uint64_t batch, int accumulate) {
   return options;
 }
 
-// |G|^2 is 1 and the variance of one sequence `noise`.
+// Gradients with |G|^2 = 1 and the variance `noise` of one sequence.
 zero::StepGradients GradientsOf(double noise, uint64_t count, double sequences) {
   const double n = static_cast<double>(count);
   return {.count = count,
@@ -25,7 +25,7 @@ zero::StepGradients GradientsOf(double noise, uint64_t count, double sequences) 
           .square_of_mean = 1 + noise / (n * sequences)};
 }
 
-// Steps on a clock of their own.
+// Steps with a simulated clock.
 class Steps {
  public:
   explicit Steps(BatchWatch* watch) : watch_(watch) {}

@@ -28,7 +28,7 @@ class MemoryWordsTest : public ::testing::Test {
     options_.zero.state_disk.folders = {"/disk"};
   }
 
-  // What is said next, of a rank that has written so much.
+  // The next words of a rank that has written so many bytes.
   std::string Said(MemoryWords* words, uint64_t written, const std::string& how = "/disk") {
     said_.clear();
     zero::Statistics statistics;
@@ -57,7 +57,7 @@ TEST_F(MemoryWordsTest, OfStateOnDisk_SayHowOnceAndWhenTheEnduranceIsNearlySpent
   EXPECT_EQ(Said(&words, 990), "");
 }
 
-// Processes before it wrote that.
+// Earlier processes wrote these bytes.
 TEST_F(MemoryWordsTest, OfARankWithNothingOnDisk_SayNothingOfTheEndurance) {
   options_.zero.state_disk.endurance_bytes = 1000;
   on_disk_ = 0;
@@ -66,7 +66,7 @@ TEST_F(MemoryWordsTest, OfARankWithNothingOnDisk_SayNothingOfTheEndurance) {
   EXPECT_EQ(Said(&words, 990), "");
 }
 
-// Statistics are gathered in each step where more is to be said.
+// While there are words left, every step gathers statistics.
 TEST_F(MemoryWordsTest, WithoutALimit_AreAllSaidAtFirst) {
   MemoryWords words(options_, info_);
   EXPECT_TRUE(words.HasStateDiskToSay());
@@ -82,7 +82,7 @@ TEST_F(MemoryWordsTest, OfStateElsewhere_AreNone) {
   EXPECT_EQ(Said(&words, 0), "");
 }
 
-// The engine's words begin with how much of the state is there.
+// The engine's words begin with the amount of state on the disk.
 TEST_F(MemoryWordsTest, OfStateThatTheEngineDivides_AreTheEngines) {
   options_.zero.state_placement = zero::StatePlacement::kAuto;
   MemoryWords words(options_, info_);
@@ -90,7 +90,7 @@ TEST_F(MemoryWordsTest, OfStateThatTheEngineDivides_AreTheEngines) {
               HasSubstr("optimizer state: 2 of 6 chunks on disk"));
 }
 
-// Each host may have other disks.
+// Hosts may have different disks.
 TEST_F(MemoryWordsTest, OfTheFirstRankOfAnotherHost_NameTheRank) {
   info_ = {.rank = 2, .world_size = 4, .local_rank = 0, .local_world_size = 2};
   MemoryWords first(options_, info_);

@@ -31,7 +31,7 @@ class RunBatchesTest : public ::testing::Test {
                             {.seed = 5, .context = kContext, .batch = kBatch, .accumulate = 2});
   }
 
-  // As those of a micro-batch that begins with that sequence.
+  // The tokens of a micro-batch that begins with this sequence.
   std::vector<int32_t> TokensFrom(uint64_t sequence) const {
     Batches data = Data();
     const MicroBatch batch = *data.GetFrom(sequence);
@@ -66,7 +66,7 @@ TEST_F(RunBatchesTest, OfAStep_DropOutAsTheRunSays) {
   EXPECT_EQ(batch.dropout.seed, 5u);
 }
 
-// The engine may refuse the step whose end was worked out.
+// The engine may refuse the step whose end has already been computed.
 TEST_F(RunBatchesTest, OfAStepThatIsNotCommitted_StayWhereTheyAre) {
   RunBatches batches(options_, 1, Data());
   const RunBatches::StepEnd end = batches.EndWith({}, std::nullopt);
@@ -75,7 +75,7 @@ TEST_F(RunBatchesTest, OfAStepThatIsNotCommitted_StayWhereTheyAre) {
   EXPECT_EQ(Tokens(&batches, 0), TokensFrom(0));
 }
 
-// The advice is for the batch that the run has now.
+// The advice is for the run's current batch.
 TEST_F(RunBatchesTest, ThatFollowNoise_TellTheWatchOfEachChange) {
   options_.follows_noise = AccumulateRange{.least = 1, .most = 8, .update_cost = 1};
   RunBatches batches(options_, 2, Data());

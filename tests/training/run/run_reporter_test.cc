@@ -74,9 +74,9 @@ TEST_F(RunReporterTest, OfARunThatFollowsNoise_HasItsChanges) {
   EXPECT_THAT(said_, HasSubstr(ChangeWords(following.changes[0])));
 }
 
-// Training goes on, and what ends the run is to tell.
+// Training continues, and the error is reported when the run ends.
 TEST_F(RunReporterTest, WhoseLogFails_SaysSoOnceAndKeepsTheError) {
-  options_.log = "/proc/self/oom_score_adj";  // can be opened, and refuses lines of JSON
+  options_.log = "/proc/self/oom_score_adj";  // can be opened, but refuses lines of JSON
   RunReporter reporter(options_, context_);
   ASSERT_TRUE(reporter.OpenLog().ok());
   EXPECT_TRUE(reporter.CheckLog().ok());

@@ -1,5 +1,5 @@
-// What the first rank tells a daemon about requests for another number of ranks, and when. The
-// daemon that answers is one of the test's own; the session is with a real one.
+// When the first rank answers a daemon's requests for another number of ranks, and what it says.
+// The daemon that receives the offers is a fake; the session is with a real daemon.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -25,9 +25,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr absl::Duration kSoon = absl::Seconds(1);  // when a daemon that answers is asked again
+// The interval of offers to a daemon that answers.
+constexpr absl::Duration kSoon = absl::Seconds(1);
 
-// Answers offers with what a function says, and has them all.
+// Answers offers with a function, and records them.
 class Daemon final : public v1::JobService::Service {
  public:
   using Answer = std::function<grpc::Status(const v1::OfferScaleRequest&, v1::OfferScaleResponse*)>;
@@ -72,7 +73,7 @@ class ScaleOffers : public ::testing::Test {
                      [](const std::string&) {});
   }
 
-  // The daemon is asked for four ranks; the first answer alone says so.
+  // A user asks the daemon for four ranks; only the first answer says so.
   void AskForFour() {
     daemon_->answer = [](const v1::OfferScaleRequest& offer, v1::OfferScaleResponse* response) {
       if (offer.number() == 0) {
@@ -110,7 +111,7 @@ TEST_F(ScaleOffers, OfRanksThatCountWhatTheyWriteToADisk_SayThatTheyStay) {
   EXPECT_THAT(daemon_->offers[0].why_not(), HasSubstr("--state-disk-endurance"));
 }
 
-// Each such offer takes as long as the daemon may take to answer, and the step waits for it.
+// Such an offer takes as long as the daemon may take to answer, and the step waits for it.
 TEST_F(ScaleOffers, ToADaemonThatDoesNotAnswer_AreRare) {
   daemon_->answer = [](const auto&, auto*) {
     return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "it hangs");
@@ -157,13 +158,13 @@ TEST_F(ScaleOffers, OfARefusalThatTheDaemonMissed_AreRepeated) {
   EXPECT_EQ(daemon_->offers[2].state(), "refused");
 }
 
-// Who asked would wait for a minute.
+// Otherwise the requester would wait for a minute.
 TEST_F(ScaleOffers, AtTheEndOfTheRun_RefuseARequestThatCameAfterTheLast) {
   EXPECT_EQ(scaling_->Poll(base::MonotonicNow()), 0);
   AskForFour();
   scaling_->Close();
   ASSERT_THAT(daemon_->offers, SizeIs(3));
-  EXPECT_EQ(daemon_->offers[1].why_not(), "the run ends");  // for whoever asks later
+  EXPECT_EQ(daemon_->offers[1].why_not(), "the run ends");  // for later requests
   EXPECT_EQ(daemon_->offers[2].number(), 5u);
   EXPECT_EQ(daemon_->offers[2].state(), "refused");
   EXPECT_EQ(daemon_->offers[2].message(), "the run ends");
@@ -185,7 +186,7 @@ TEST_F(ScaleOffers, AtTheEndOfTheRun_RefuseARequestThatWasTaken) {
   EXPECT_EQ(daemon_->offers[1].state(), "refused");
 }
 
-// The new ranks have the state, and are asked for an end before they train.
+// The new ranks have the state, and are asked to end before they train.
 TEST_F(ScaleOffers, AtAnEndBeforeTheFirstStep_TellOfTheChange) {
   ASSERT_TRUE(
       context_.handover->Begin({.request = 7, .ranks_before = 2, .ranks_after = 1, .bytes = 1}, 1)
@@ -198,7 +199,7 @@ TEST_F(ScaleOffers, AtAnEndBeforeTheFirstStep_TellOfTheChange) {
   EXPECT_EQ(context_.handover->untold_request(), 0u);
 }
 
-// The text is UTF-8, of which protobuf takes whole characters alone.
+// The text is UTF-8, and protobuf accepts only whole characters.
 TEST_F(ScaleOffers, WithALongMessage_HaveItsBeginning) {
   AskForFour();
   std::string words = "x";
@@ -209,7 +210,7 @@ TEST_F(ScaleOffers, WithALongMessage_HaveItsBeginning) {
   EXPECT_EQ(daemon_->offers[1].message(), words.substr(0, 1023));
 }
 
-// Until then the new ranks may still fail, and the old number goes on.
+// Until then the new ranks may still fail, and the run would continue with the old number.
 TEST_F(ScaleOffers, ThatAChangeIsDone_AreMadeAfterTheFirstStep) {
   ASSERT_TRUE(
       context_.handover->Begin({.request = 7, .ranks_before = 2, .ranks_after = 1, .bytes = 1}, 1)
@@ -240,7 +241,7 @@ TEST_F(ScaleOffers, ThatAChangeFailed_AreMadeByTheOldNumber) {
 
 // --- to another host ---
 
-// The daemon asks the run to go to beta; the first answer alone says so.
+// A user asks for a move to beta; only the first answer says so.
 void AskForBeta(Daemon* daemon) {
   daemon->answer = [](const v1::OfferScaleRequest& offer, v1::OfferScaleResponse* response) {
     if (offer.number() == 0) {
@@ -271,7 +272,7 @@ TEST_F(ScaleOffers, AtTheEndOfTheRun_RefuseAnotherHostOfWhichTheLauncherHasNotHe
   EXPECT_EQ(daemon_->offers[1].message(), "the run ends");
 }
 
-// The state is at both hosts, and these ranks are where it came from.
+// Both hosts have the state, and these ranks run on the original host.
 TEST_F(ScaleOffers, OfAMoveThatFailed_HaveTheLaunchersReason) {
   ASSERT_TRUE(context_.handover
                   ->Begin({.request = 7,

@@ -18,7 +18,7 @@ JobScaling::Device Free(uint64_t bytes) {
   return {.free_bytes = bytes, .capacity_bytes = 64 * kMiB};
 }
 
-// An arena lies on one device.
+// An arena must fit on one device.
 TEST(CheckRoom, OfDevicesThatHaveTheBytesTogether_CountsWholeArenas) {
   const std::vector<JobScaling::Device> devices = {Free(12 * kMiB), Free(12 * kMiB)};
   EXPECT_TRUE(CheckRoom({4, 8 * kMiB}, {2, 8 * kMiB}, devices).ok());
@@ -30,7 +30,7 @@ TEST(CheckRoom, OfDevicesThatHaveTheBytesTogether_CountsWholeArenas) {
                 "MiB are free once the 2 ranks before have gone, in which 4 of these fit; "));
 }
 
-// Each of them has less of the batch.
+// Each of more ranks has a smaller part of the batch.
 TEST(CheckRoom, OfMoreRanksThatTakeLessEach_HasWhatTheRanksBeforeGiveBack) {
   EXPECT_TRUE(CheckRoom({4, 12 * kMiB}, {1, 16 * kMiB}, {Free(32 * kMiB)}).ok());
   EXPECT_FALSE(CheckRoom({4, 13 * kMiB}, {1, 16 * kMiB}, {Free(32 * kMiB)}).ok());

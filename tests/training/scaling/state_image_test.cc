@@ -21,7 +21,7 @@ using zero::StateKind;
 
 constexpr uint64_t kElements = 10;
 
-// Two parameters of ten elements, of which one rank of several has its run; the second is frozen.
+// Two parameters of ten elements. Each of several ranks has its run of them; the second is frozen.
 class Rank final : public zero::ModelState {
  public:
   Rank(uint64_t rank, uint64_t ranks, zero::DataType type)
@@ -83,7 +83,7 @@ StateImage ImageOf(Rank* rank, const std::vector<zero::Parameter>& parameters = 
   return *StateImage::Of(rank, parameters);
 }
 
-// Small integers, which bf16 holds.
+// Small integers, which bf16 represents exactly.
 float ValueOf(uint32_t id, StateKind kind, uint64_t element) {
   return static_cast<float>(id * 50 + static_cast<uint32_t>(kind) * 10 + element);
 }
@@ -142,7 +142,7 @@ TEST(StateImage, OfAnotherModel_IsRefused) {
   const StateImage image = ImageOf(&rank);
   std::vector<std::byte> bytes(image.bytes());
   ASSERT_TRUE(image.WritePosition({rank.progress, {}}, bytes).ok());
-  // As many bytes, as each array is on lines of its own.
+  // The image has the same number of bytes, because each array begins on a cache line.
   const StateImage other = ImageOf(&rank, Parameters(kElements - 2));
   ASSERT_EQ(other.bytes(), image.bytes());
   EXPECT_TRUE(absl::IsInternal(other.ReadPosition(bytes).status()));

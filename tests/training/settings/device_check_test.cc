@@ -1,4 +1,4 @@
-// Which devices the trainer takes.
+// Which devices the trainer accepts.
 #include "training/settings/device_check.h"
 
 #include <gmock/gmock.h>

@@ -52,7 +52,7 @@ TEST(EvaluationFlags, WithRanksThatTheDaemonWouldChange_AreRefused) {
               HasSubstr("--ranks MIN:MAX is for training, which the daemon may change"));
 }
 
-// A training command with --eval-only and --load behind it evaluates.
+// A training command evaluates if --eval-only and --load are appended.
 TEST(EvaluationFlags, OfTraining_AreSaidInOneLineAndLeftOut) {
   const auto line =
       Parse({"--load", "none", "--steps", "5", "--lr", "1e-3", "--accumulate", "4", "--dropout",

@@ -52,7 +52,7 @@ std::string Warning(const Parallel& parallel, const std::vector<int>& host_by_ra
 TEST(WarnOfGroups, WithinHosts_SaysNothing) {
   EXPECT_EQ(Warning({.tensor = {.size = 2}}, {0, 0, 1, 1}), "");
   EXPECT_EQ(Warning({.expert = 4}, {0, 0, 0, 0}), "");
-  EXPECT_EQ(Warning({.pipeline = 2, .sequence = 2}, {0, 1, 0, 1}), "");  // neither of both
+  EXPECT_EQ(Warning({.pipeline = 2, .sequence = 2}, {0, 1, 0, 1}), "");  // no tensor or expert axis
 }
 
 TEST(WarnOfGroups, OfRanksNumberedRoundTheHosts_AsksForAnotherNumbering) {

@@ -22,7 +22,7 @@ std::vector<std::string> Idle(std::vector<std::string> more, uint64_t samples_pe
   return line.ok() ? IdleFlags(*line->options, samples_per_epoch) : std::vector<std::string>();
 }
 
-// A program does not warn of what it chose itself: 50 steps of warm-up, a validation every 100.
+// The program does not warn of its own defaults: 50 steps of warm-up, a validation every 100.
 TEST(IdleFlags, OfARunThatIsShorterThanTheDefaults_AreNone) {
   EXPECT_THAT(Idle({"--steps", "5", "--validation", "0.1", "--save", "s"}), IsEmpty());
 }
@@ -48,7 +48,7 @@ TEST(IdleFlags, BeyondTheLastStep_AreSaidEach) {
                           StartsWith("--validation-every 12: it does nothing in a run of 10")));
 }
 
-// Steps count from 0: a milestone at the number of steps is behind the last one.
+// Steps count from 0, so a milestone equal to the number of steps comes after the last step.
 TEST(IdleFlags, OfMilestonesBehindTheEnd_NamesThese) {
   EXPECT_THAT(Idle({"--steps", "10", "--schedule", "multi-step", "--lr-milestones", "3,9,10,20"}),
               ElementsAre("--lr-milestones 10: it does nothing in a run of 10 steps",

@@ -23,7 +23,7 @@ TrainOptions Options(const std::vector<std::string>& more = {}) {
   return *line->options;
 }
 
-// Ranks of one host that talk as fast as they copy.
+// Ranks of one host whose exchanges are as fast as copies.
 RanksPlace Place(int ranks) {
   return {.ranks = ranks,
           .device_bytes = uint64_t{4} << 30,
@@ -42,7 +42,7 @@ MeshChoice Chosen(const TrainOptions& options, const RanksPlace& place) {
   return choice.value_or(MeshChoice());
 }
 
-// Of the tensors that are planned for it.
+// The elements of the tensors that the planner uses for the model.
 uint64_t PlannedElements(const ModelConfig& config) {
   uint64_t elements = 0;
   for (const forecast::Tensor& tensor : forecast::Tensors(ForecastModelOf(config))) {
@@ -88,18 +88,18 @@ TEST(ChooseMesh, OfRanksThatTalkFast_SharesDataAlone) {
   EXPECT_EQ(choice.batch * static_cast<uint64_t>(choice.accumulate), 16u);
 }
 
-// A step moves all weights and gradients among ranks that share data, and between stages only the
+// Ranks that share data exchange all weights and gradients in a step. Stages exchange only the
 // activations of a boundary.
 TEST(ChooseMesh, OfRanksThatTalkSlowly_CutsTheLayers) {
   RanksPlace place = Place(2);
   place.peer_bytes_per_second = 2e7;
   const MeshChoice choice = Chosen(Options(), place);
   EXPECT_EQ(choice.parallel.pipeline, 2) << choice.why;
-  EXPECT_GT(choice.accumulate, 2);  // of fewer, more is bubble
+  EXPECT_GT(choice.accumulate, 2);  // with fewer, more time is bubble
   EXPECT_EQ(choice.batch * static_cast<uint64_t>(choice.accumulate), 16u);
 }
 
-// Two hosts of two ranks, and a network that is slower than the hosts inside.
+// Two hosts have two ranks each, and the network is slower than the links inside a host.
 TEST(ChooseMesh, OfHostsThatTalkSlowly_CutsTheLayersBetweenThem) {
   RanksPlace place = Place(4);
   place.hosts = 2;
@@ -120,7 +120,7 @@ TEST(ChooseMesh, OfAnyRanks_MakesNoMicroBatchLargerThanAsked) {
   }
 }
 
-// What the trainer would refuse by name is not chosen for it.
+// The choice excludes meshes that the trainer refuses.
 TEST(ChooseMesh, OfWhatACutModelCannotDo_DoesNotCutIt) {
   RanksPlace place = Place(2);
   place.peer_bytes_per_second = 2e7;
@@ -128,8 +128,8 @@ TEST(ChooseMesh, OfWhatACutModelCannotDo_DoesNotCutIt) {
   EXPECT_EQ(choice.parallel.sequence * choice.parallel.tensor.size, 1) << choice.why;
 }
 
-// Whatever the link: of the meshes that the planner knows for experts, tensor=1d among them, those
-// that train.
+// For every link speed, the choice is a mesh that trains. The planner also knows others for
+// experts, such as tensor=1d.
 TEST(ChooseMesh, OfExperts_IsAMeshThatTrains) {
   for (const char* balance : {"0", "0.02"}) {
     const TrainOptions options =
@@ -148,8 +148,8 @@ TEST(ChooseMesh, OfExperts_IsAMeshThatTrains) {
   }
 }
 
-// As above two stages are what ranks that talk slowly take, and of two that send as slowly the one
-// with less bubble.
+// As above, ranks with slow links get two stages. Of two schedules that send equally much, the one
+// with less bubble wins.
 TEST(ChooseMesh, OfStagesThatWaitLongest_TakesTheScheduleThatWaitsLeast) {
   RanksPlace place = Place(2);
   place.peer_bytes_per_second = 2e7;
@@ -159,7 +159,7 @@ TEST(ChooseMesh, OfStagesThatWaitLongest_TakesTheScheduleThatWaitsLeast) {
   EXPECT_TRUE(CheckParallel(WithChoice(Options(), choice)).ok());
 }
 
-// Weights once a step, and not with each micro-batch, where they are what ranks wait for.
+// If ranks wait for weights, they exchange them once a step and not with each micro-batch.
 TEST(ChooseMesh, OfDataAlone_TakesTheStageThatReceivesLeast) {
   RanksPlace place = Place(2);
   place.peer_bytes_per_second = 1e8;
@@ -167,13 +167,15 @@ TEST(ChooseMesh, OfDataAlone_TakesTheStageThatReceivesLeast) {
   const MeshChoice choice = Chosen(options, place);
   EXPECT_EQ(choice.parallel.data, 2) << choice.why;
   EXPECT_EQ(choice.parallel.zero, 1) << choice.why;
-  // Weights leave the device after each operator: what stays there is refused, and not chosen.
+  // With --placement cpu, weights leave the device after each operator. So stages that keep them
+  // there are refused, and not chosen.
   EXPECT_EQ(Chosen(Options({"--layers", "1", "--dropout", "0.1", "--placement", "cpu"}), place)
                 .parallel.zero,
             3);
 }
 
-// Of bf16 cut layers exchange, and keep, fp32: with fast products in fp32 they may be what is best.
+// Sharded layers of bf16 exchange and keep fp32. With fast fp32 products they may be the best
+// choice.
 TEST(ChooseMesh, OfCutLayersInBfloat16_KnowsTheirFloats) {
   const TrainOptions narrow = Options({"--dtype", "bf16"});
   const TrainOptions wide = Options({"--dtype", "fp32"});
@@ -207,7 +209,7 @@ TEST(ChooseMesh, OfWhatItCannotWeigh_SaysWhatToDo) {
   EXPECT_THAT(std::string(uneven.status().message()),
               HasSubstr("the 16 sequences of a step (--batch x --accumulate) evenly, and there are "
                         "3 ranks"));
-  // 16 ranks, and micro-batches of at most 8 sequences, in a model that can be cut in no other way.
+  // 16 ranks have micro-batches of at most 8 sequences, and the model can only be replicated.
   const auto small = ChooseMesh(Options({"--layers", "1", "--dropout", "0.1"}), Place(16));
   EXPECT_THAT(std::string(small.status().message()), HasSubstr("a larger --batch allows for more"));
   TrainOptions adapted = Options();
@@ -231,7 +233,7 @@ TEST(ChooseMesh, OfAnyRanks_SaysWhatItChoseFrom) {
   EXPECT_THAT(choice.run->meshes, testing::Contains("pipeline=2,data=2"));
 }
 
-// Where activations are asked for, nothing is left to plan.
+// If the user chooses the activations, the choice of a mesh does not.
 TEST(ChooseMesh, OfActivationsThatWereAskedFor_LeavesThemAsTheyAre) {
   for (const char* how : {"recompute", "keep", "offload"}) {
     const MeshChoice choice = Chosen(Options({"--activations", how}), Place(2));

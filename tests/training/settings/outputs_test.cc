@@ -110,7 +110,8 @@ TEST_F(Outputs, ThatAreTheSamePath_AreRefusedByBothFlags) {
   EXPECT_THAT(Error(options), HasSubstr("it is --text too, and would be written over"));
 }
 
-// The run could not start again: a part of a checkpoint is no text, and a log would be learnt.
+// Otherwise the run could not restart: a checkpoint's files are no text, and a log would be
+// training data.
 TEST_F(Outputs, InsideTheTextsFolder_AreRefusedUnlessTheyArePassedOver) {
   TrainOptions options;
   options.text = {"elsewhere", folder_.path()};
@@ -154,7 +155,7 @@ TEST_F(Outputs, InsideTheExport_AreRefused) {
   EXPECT_THAT(Error(options), HasSubstr("it lies in --export"));
   options.save = folder_ / "out-of-it";
   EXPECT_EQ(Error(options), "");
-  // The other way round there is nothing against it.
+  // The other order is allowed.
   options.save = folder_ / "run";
   options.export_to = folder_ / "run/out";
   EXPECT_EQ(Error(options), "");

@@ -124,7 +124,7 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
   }
 }
 
-// What geminictl plan says of a mesh, before it looks at a cluster.
+// The error that geminictl plan reports for a mesh before it looks at a cluster.
 std::string PlannersError(const TrainOptions& options, const std::string& text) {
   const auto parsed = parallel::ParseMesh(text);
   if (!parsed.ok()) return std::string(parsed.status().message());
@@ -223,7 +223,7 @@ TEST(CheckParallel, OfAPipelineInHalves_SaysWhatDoesNotGoWithIt) {
       HasSubstr("pipeline=zbv is not there yet for models with experts"));
 }
 
-// Attention of whole sequences has windows; that of pieces has not.
+// Attention over whole sequences supports windows; attention over slices does not.
 TEST(CheckParallel, OfARingBesideASlidingWindow_NamesTheWindow) {
   const auto with = [](const char* axes, const char* context) {
     return Error({"--model", "mistral-tiny", "--parallel", axes, "--context", context});
@@ -231,7 +231,7 @@ TEST(CheckParallel, OfARingBesideASlidingWindow_NamesTheWindow) {
   EXPECT_EQ(with("sequence=ulysses:2", "64"), "");
   EXPECT_THAT(with("sequence=ring:2", "64"),
               HasSubstr("sequence=ring is not there yet with a sliding_window of 24 tokens"));
-  EXPECT_EQ(with("sequence=ring:2", "24"), "");  // no sequence is longer than the window
+  EXPECT_EQ(with("sequence=ring:2", "24"), "");  // no sequence exceeds the window
 }
 
 TEST(CheckParallel, OfWhatIsIncomplete_NamesWhatIsMissing) {
@@ -272,7 +272,7 @@ TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {
               testing::AllOf(HasSubstr("sequence=ulysses:5"), HasSubstr("heads")));
   EXPECT_THAT(Error({"--parallel", "sequence=ulysses:2", "--context", "63"}),
               HasSubstr("63 tokens of a sequence by 2"));
-  // A ring takes any heads, but two chunks for each rank.
+  // A ring supports any number of heads, but needs two chunks for each rank.
   EXPECT_EQ(Error({"--parallel", "sequence=ring:5", "--context", "60"}), "");
   EXPECT_THAT(Error({"--parallel", "sequence=ring:3", "--context", "63"}),
               HasSubstr("sequence=ring:3 must divide the model's 63 tokens of a sequence by 6"));

@@ -53,13 +53,13 @@ TEST(ParseParallel, OfAllAxesButExperts_HasAPlaceForEachOf64Ranks) {
   const auto mesh = MakeMesh(*parsed, 64);
   ASSERT_TRUE(mesh.ok()) << mesh.status();
   EXPECT_EQ(mesh->ToString(), "pipeline=2 x data=2 x sequence=2 x tensor=8");
-  // Those that attend together have the same blocks.
+  // Ranks that attend together have the same blocks.
   EXPECT_EQ(mesh->Group(21, {kSequenceAxis}), (std::vector<int>{21, 29}));
 }
 
 TEST(CheckTensor, WithSequencesThatAreCutToo_WantsHeadsForEachRankOfAnExchange) {
   EXPECT_EQ(Error({"--parallel", "tensor=1d:2,sequence=ring:2"}), "");
-  // 2 heads of keys, of which a rank of tensor has one.
+  // There are 2 key/value heads, and a tensor rank has one of them.
   EXPECT_THAT(Error({"--parallel", "tensor=1d:2,sequence=ulysses:2"}),
               HasSubstr("sequence=ulysses:2 beside tensor must divide the model's 2 key/value "
                         "heads by 4"));
@@ -136,16 +136,17 @@ TEST(CheckTensorBatch, OfSequencesThatCannotBeCut_SaysByWhatTheyMustBeDivisible)
 }
 
 TEST(TensorElements, OfAGrid_AreTheModelsOverItsRanksButForWhatIsRepeatedAndPadded) {
-  // By hand: per layer 4 h^2 + 2 h i in matrices, 9 h + i in norms and biases; tables, and 2 h.
+  // By hand: a layer has 4 h^2 + 2 h i in matrices, 9 h + i in norms and biases. Tables and 2 h
+  // follow.
   const uint64_t h = 72, i = 144, matrices = 4 * h * h + 2 * h * i;
   const ModelPart whole = WholeModel(CutGpt2());
   // A line of two: halves, but all of the norms and of the second layers' biases.
   EXPECT_EQ(TensorElements(Options(CutGpt2(), TensorMode::k1D, 2, 1), whole),
             2 * (matrices / 2 + 4 * h + (3 * h + i) / 2 + 2 * h) + (38 / 2 + 8 / 2) * h + 2 * h);
-  // A square of four: a quarter of all, with tables of 40 and 8 words.
+  // A square of four: a quarter of everything, with tables of 40 and 8 words.
   EXPECT_EQ(TensorElements(Options(CutGpt2(), TensorMode::k2D, 4, 1), whole),
             (2 * (matrices + 9 * h + i) + (40 + 8) * h + 2 * h) / 4);
-  // Two depths of it: the same in each.
+  // Two depths of this square have the same blocks each.
   EXPECT_EQ(TensorElements(Options(CutGpt2(), TensorMode::k25D, 8, 2), whole),
             TensorElements(Options(CutGpt2(), TensorMode::k2D, 4, 1), whole));
 }

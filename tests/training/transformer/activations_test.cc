@@ -38,7 +38,7 @@ TEST(ChooseActivations, WithTooLittleRoom_ComputesThemAgain) {
   ASSERT_TRUE(tight.has_value());
   EXPECT_FALSE(tight->keeps());
   EXPECT_THAT(tight->why, HasSubstr("64.0 MiB"));
-  // What lives on the device needs room for all of it.
+  // State that stays on the device needs memory for all of it.
   const auto device = ChooseByRoom(Room(149, zero::Placement::kDevice));
   ASSERT_TRUE(device.has_value());
   EXPECT_FALSE(device->keeps());
@@ -52,7 +52,8 @@ TEST(ChooseActivations, WhereWeightsLeaveAnyway_KeepsWhatFits) {
 
 TEST(ChooseActivations, WhereWeightsWouldLeaveForThem_TakesTheShorterWay) {
   ASSERT_FALSE(ChooseByRoom(Room(90)).has_value());
-  // Weights of 30 MiB have no place with activations and none without: 60 are loaded in addition.
+  // With kept activations 30 MiB of weights do not fit, without them all fit: keeping loads 60 MiB
+  // more.
   const double loading = 60 * static_cast<double>(kMiB) / 1e9;
   ActivationSpeed speed = {.operations = 1e9,
                            .operations_per_second = 1e9 / (0.99 * loading),
@@ -65,7 +66,7 @@ TEST(ChooseActivations, WhereWeightsWouldLeaveForThem_TakesTheShorterWay) {
 }
 
 TEST(ChooseActivations, OfWeightsThatLeaveEitherWay_CountsTheOthersAlone) {
-  // Weights of 50 MiB have no place with activations, and of 10 without.
+  // With kept activations 50 MiB of weights do not fit, and without them 10 MiB.
   const double loading = 2 * 40 * static_cast<double>(kMiB) / 1e9;
   ActivationSpeed speed = {.operations = 1e9,
                            .operations_per_second = 1e9 / (1.01 * loading),
@@ -76,7 +77,7 @@ TEST(ChooseActivations, OfWeightsThatLeaveEitherWay_CountsTheOthersAlone) {
   EXPECT_FALSE(ChooseBySpeed(Room(70), speed).keeps());
 }
 
-// Eight items of 5 MiB each, of which 1 MiB is an input that the workspace has otherwise.
+// Eight items of 5 MiB each; 1 MiB of each is an input that is otherwise in the workspace.
 ActivationRoom RoomWithItems(uint64_t arena_mib) {
   ActivationRoom room = Room(arena_mib);
   room.item_bytes = std::vector<uint64_t>(8, 5 * kMiB);
@@ -85,7 +86,7 @@ ActivationRoom RoomWithItems(uint64_t arena_mib) {
 }
 
 TEST(ChooseActivations, WhereItemsCanLeave_TakesTheFastestOfThreeWays) {
-  // Three places fit: 2 MiB of workspace, 15 of places and 15 of model. Kept they do not.
+  // Three places fit: 2 MiB of workspace, 15 of places and 15 of model. Keeping does not fit.
   ASSERT_FALSE(ChooseByRoom(RoomWithItems(32)).has_value());
   ActivationSpeed speed = {.operations = 1e9,
                            .operations_per_second = 1e9,
@@ -97,7 +98,7 @@ TEST(ChooseActivations, WhereItemsCanLeave_TakesTheFastestOfThreeWays) {
   EXPECT_THAT(offloads.why, HasSubstr("copying 25.0 MiB to host memory and back"));
   speed.copy_bytes_per_second = 1e7;
   EXPECT_EQ(ChooseBySpeed(RoomWithItems(32), speed).how, Activations::kRecompute);
-  // A GPU's copies cost nothing while it computes.
+  // A GPU copies while it computes, so shorter copies take no time.
   speed.copies_run_beside = true;
   speed.copy_bytes_per_second = 2e7;  // 2.6 s of copies, 3 s of computation
   EXPECT_EQ(ChooseBySpeed(RoomWithItems(32), speed).how, Activations::kOffload);
@@ -108,8 +109,8 @@ TEST(ChooseActivations, WithMoreRoom_TakesMorePlacesAsLongAsWeightsNeedNotLeave)
                            .operations_per_second = 1e9,
                            .link_bytes_per_second = 1e8,
                            .copy_bytes_per_second = 1e9};
-  // State of 10, weights of 60 and workspace of 2 leave 28 MiB: five places. A sixth would displace
-  // 2 MiB of weights, which cost more than the copies of an item.
+  // State of 10 MiB, weights of 60 and workspace of 2 leave 28 MiB: five places. A sixth place
+  // would evict 2 MiB of weights, and reloading them takes longer than copying an item.
   const ActivationChoice choice = ChooseBySpeed(RoomWithItems(100), speed);
   EXPECT_EQ(choice.how, Activations::kOffload);
   EXPECT_EQ(choice.places, 5u);
@@ -137,7 +138,8 @@ TEST(RecomputedOperations, OfBothFamilies_AreTheProductsThatAreNotDoneTwice) {
                         .intermediate = 32,
                         .context = 10};
   const MicroBatchShape shape = {.sequences = 2, .sequence_length = 10};
-  // A layer: 24 columns of q, k, v and 32 of the MLP from 8; scores and values of 8 columns.
+  // A layer has 24 columns of q, k, v and 32 of the MLP, each from 8, and scores and values of 8
+  // columns.
   EXPECT_EQ(RecomputedOperations(config, shape), 3 * (2 * 20 * 8 * (24 + 32) + 2 * 20 * 10 * 8));
   config.family = Family::kLlama;
   config.kv_heads = 1;
@@ -150,7 +152,7 @@ TEST(RecomputedOperations, OfBothFamilies_AreTheProductsThatAreNotDoneTwice) {
             3 * (2 * 20 * 8 * (8 + 2 * 4 + 3 * 64) + 2 * 20 * 10 * 8));
 }
 
-// One expert beside its router, or the attention, whichever is larger; not all experts.
+// The largest operator is one expert beside its router, or the attention; never all experts.
 TEST(WorkingSetBytes, OfExperts_IsThatOfOneBesideItsRouter) {
   const ModelConfig config = {.family = Family::kMixtral,
                               .layers = 1,
@@ -176,10 +178,10 @@ TEST(WorkingSetBytes, IsTwiceTheLargestOperatorWithItsChunks) {
                               .intermediate = 32,
                               .context = 10,
                               .vocabulary = 17};
-  // The MLP: two matrices of 256, biases of 32 and 8, a norm of 16.
+  // The MLP has two matrices of 256, biases of 32 and 8, and a norm of 16.
   EXPECT_EQ(WorkingSetBytes(MakeParameters(config), zero::DataType::kFloat32, 100),
             2 * 4 * (2 * 256 + 40 + 16 + 2 * 100));
-  // Norms of their own type share chunks: five of 16 in fp32.
+  // Norms with a type of their own share chunks: five norms of 16 in fp32.
   ModelConfig mixed = config;
   mixed.fp32_norms = true;
   EXPECT_EQ(WorkingSetBytes(MakeParameters(mixed), zero::DataType::kBFloat16, 100),

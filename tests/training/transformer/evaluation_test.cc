@@ -1,4 +1,4 @@
-// What the model computes without training.
+// What the model computes outside training.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST_P(Evaluation, Loss_IsTheReferencesAndThatOfTraining) {
 TEST_P(Evaluation, NextLogits_AreTheReferencesOfTheTokensSoFar) {
   for (const size_t length : {size_t{1}, size_t{4}, size_t{9}}) {
     const Batch batch = RandomBatch(config(), {.sequences = 1, .sequence_length = length}, length);
-    const size_t last = length / 2;  // what comes after it must not matter
+    const size_t last = length / 2;  // later tokens must not matter
     const auto logits = model_->NextLogits(parameters_, batch.tokens, last);
     ASSERT_TRUE(logits.ok()) << logits.status();
     const std::vector<double> expected = ReferenceLogits(

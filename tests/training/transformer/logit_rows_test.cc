@@ -1,4 +1,4 @@
-// Where the rows of logits lie.
+// The memory layout of rows of logits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,13 +26,13 @@ double Largest(const std::vector<double>& values) {
   return largest;
 }
 
-// As on a GPU. Products of other strides may add up in another order, and what lies between the
-// rows is a NaN at first.
+// Pads rows as on a GPU. Products with other strides may sum in another order, and the padding
+// between rows starts as NaN.
 void ExpectTheValuesOfDenseRows(const ModelConfig& config) {
   const ModelKernels apart = MakeHostKernels(/*row_alignment=*/64);
   const Batch batch = RandomBatch(config, {.sequences = 3, .sequence_length = 9}, 8);
   for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
-    const Tiling tiling = {.tokens = 5};  // the last rows are fewer
+    const Tiling tiling = {.tokens = 5};  // the last tile has fewer rows
     const auto dense = MakeTransformer(config, type, tiling);
     const auto padded = MakeTransformer(config, type, tiling, nullptr, apart);
     DenseParameters wanted(dense->parameters().specs, type, 1, kWorkspaceBytes);
@@ -46,7 +46,7 @@ void ExpectTheValuesOfDenseRows(const ModelConfig& config) {
     const double rounding = type == DataType::kFloat32 ? 1e-5 : 1e-2;
     EXPECT_NEAR(*padded_loss, *loss, rounding * *loss);
     for (size_t p = 0; p < wanted.count(); ++p) {
-      // It adds the same to all scores of a query: what is left of its gradient is rounding.
+      // This bias adds the same to all scores of a query, so its gradient is only rounding.
       if (dense->parameters().specs[p].name.ends_with("self.key.bias")) continue;
       EXPECT_THAT(found.gradient(p),
                   Pointwise(DoubleNear(rounding * Largest(wanted.gradient(p))), wanted.gradient(p)))
@@ -64,8 +64,8 @@ TEST(TransformerLogits, RowsThatLieApart_HaveTheValuesOfDenseRows) {
   ExpectTheValuesOfDenseRows(TinyBert());  // with a bias
 }
 
-// So far apart that the logits and their gradients are most of the workspace: it says where they
-// lie, which values do not.
+// The padding is so large that logits and their gradients are most of the workspace. The peak shows
+// where the rows are; the values do not.
 TEST(TransformerLogits, RowsThatLieFarApart_TakeTheirRoom) {
   constexpr size_t kApart = 1 << 16;
   const ModelConfig config = TinyGpt2();
@@ -83,7 +83,7 @@ TEST(TransformerLogits, RowsThatLieFarApart_TakeTheirRoom) {
       return parameters.workspace().peak_bytes();
     };
     const uint64_t more = peak_with(far) - peak_with(HostKernels());
-    // fp32 logits of a tile beside the gradients of all tokens, or of a tile.
+    // fp32 logits of a tile, plus the gradients of all tokens or of a tile.
     EXPECT_GE(more, tiling.tokens * (kApart - 1024) * (sizeof(float) + zero::SizeOf(type)));
   }
 }

@@ -1,4 +1,4 @@
-// Models cut into parts, against the same models in one.
+// Compares models in parts with the same models in one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::vector<uint64_t> LayersOf(const std::vector<ModelPart>& parts) {
   return layers;
 }
 
-// Of layers that cost 6 * (4 h^2 + 2 h i) + 12 h c each, and an output layer of 6 h v.
+// A model whose layers cost 6 * (4 h^2 + 2 h i) + 12 h c each, and whose output layer costs 6 h v.
 ModelConfig Costs(uint64_t layers, uint64_t vocabulary) {
   return {.family = Family::kGpt2,
           .layers = layers,
@@ -43,12 +43,12 @@ ModelConfig Costs(uint64_t layers, uint64_t vocabulary) {
 
 TEST(SplitModel, IsByCostAndNotByNumber) {
   EXPECT_EQ(LayerFlopsPerToken(Costs(1, 1)), 6 * (16 + 16) + 24);  // 216
-  EXPECT_EQ(OutputFlopsPerToken(Costs(1, 18)), 216);               // as a layer
+  EXPECT_EQ(OutputFlopsPerToken(Costs(1, 18)), 216);               // equal to a layer
   EXPECT_EQ(LayersOf(SplitModel(Costs(6, 1), 1)), (std::vector<uint64_t>{6}));
   EXPECT_EQ(LayersOf(SplitModel(Costs(6, 1), 3)), (std::vector<uint64_t>{2, 2, 2}));
-  // Six layers and an output layer like two: four and four.
+  // Six layers and an output layer that costs two: four and four.
   EXPECT_EQ(LayersOf(SplitModel(Costs(6, 36), 2)), (std::vector<uint64_t>{4, 2}));
-  // An output layer like ten: the last stage has one layer all the same.
+  // The output layer costs ten layers; the last stage still has one layer.
   EXPECT_EQ(LayersOf(SplitModel(Costs(6, 180), 3)), (std::vector<uint64_t>{3, 2, 1}));
   EXPECT_EQ(LayersOf(SplitModel(Costs(4, 1), 4)), (std::vector<uint64_t>{1, 1, 1, 1}));
 }
@@ -78,7 +78,7 @@ TEST(MakeParameters, OfParts_HaveTheNamesOfTheWholeInItsOrder) {
         parts.push_back(spec.name);
       }
     }
-    if (config.tied_output()) {  // at the end a second time
+    if (config.tied_output()) {  // the last part has the table again
       EXPECT_EQ(parts.back(), whole.front());
       parts.pop_back();
     }
@@ -86,7 +86,7 @@ TEST(MakeParameters, OfParts_HaveTheNamesOfTheWholeInItsOrder) {
   }
 }
 
-// A model with its parameters, and what it was given for them.
+// A model with its parameters.
 struct Held {
   std::unique_ptr<Transformer> model;
   std::unique_ptr<DenseParameters> parameters;
@@ -100,7 +100,7 @@ Held Whole(const ModelConfig& config, DataType type) {
   return held;
 }
 
-// With the values of the whole model.
+// A part with the values of the whole model.
 Held Part(const ModelConfig& config, DataType type, const ModelPart& part, Held& whole,
           const SequenceCut& cut = {}, collectives::Communicator* experts = nullptr) {
   Held held{MakeTransformerPart(config, type, part, {}, nullptr, HostKernels(), cut, experts),
@@ -118,7 +118,7 @@ Held Part(const ModelConfig& config, DataType type, const ModelPart& part, Held&
 
 using Gradients = std::map<std::string, std::vector<double>>;
 
-// Added up over the parts that have it.
+// Adds the gradients of a part to the sums over the parts.
 void AddGradients(const Held& held, Gradients* sums) {
   for (size_t p = 0; p < held.parameters->count(); ++p) {
     const std::vector<double>& gradient = held.parameters->gradient(p);
@@ -137,7 +137,7 @@ void ExpectNear(const Gradients& got, const Gradients& expected, double toleranc
   }
 }
 
-// To the bit, and nothing is left in the workspace.
+// Expects equal bits, and an empty workspace.
 void ExpectGradientsOf(const Held& whole, const Held& first, const Held& last) {
   Gradients expected, got;
   AddGradients(whole, &expected);
@@ -148,7 +148,7 @@ void ExpectGradientsOf(const Held& whole, const Held& first, const Held& last) {
   EXPECT_EQ(last.parameters->workspace().blocks(), 0);
 }
 
-// Two micro-batches go forward before the first goes back, as in a pipeline.
+// Two micro-batches go forward before the first goes backward, as in a pipeline.
 TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
   for (const ModelConfig& config :
@@ -201,7 +201,7 @@ TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
   }
 }
 
-// The inputs' gradients of both micro-batches come before the weights' of the first.
+// The inputs' gradients of both micro-batches come before the weights' gradients of the first.
 TEST(PartsOfTheModel, GoneBackInHalves_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
   constexpr size_t kBatches = 2;
@@ -234,7 +234,8 @@ TEST(PartsOfTheModel, GoneBackInHalves_GiveTheBitsOfTheWhole) {
                     0);
         }
         EXPECT_EQ(loss, expected_loss);
-        // What is held is what is planned, but for what each pass holds of a micro-batch anyway.
+        // The workspace in use is the planned bytes, plus what each pass holds of a micro-batch
+        // anyway.
         for (const auto& [held, part] : {std::pair{&first, parts[0]}, {&last, parts[1]}}) {
           const uint64_t planned =
               kBatches * LaterBytes(config, type, part, batches[0].shape, /*logit_alignment=*/1);
@@ -291,7 +292,7 @@ TEST(PartsOfTheModel, Evaluated_GiveTheLossOfTheWhole) {
   }
 }
 
-// This rank's piece of every sequence.
+// This rank's slice of every sequence.
 Batch PieceOf(const Batch& batch, const Positions& positions, size_t length) {
   Batch part{.shape = {.sequences = batch.shape.sequences, .sequence_length = length},
              .tokens = {},
@@ -309,7 +310,7 @@ Batch PieceOf(const Batch& batch, const Positions& positions, size_t length) {
   return part;
 }
 
-// What a rank of `pieces` attends with, and where its tokens stand.
+// The exchange with which a rank attends, and the positions of its tokens.
 struct Cut {
   std::unique_ptr<collectives::HeadSwap> swap = nullptr;
   std::unique_ptr<SequenceRing> ring = nullptr;
@@ -335,7 +336,7 @@ Cut InARing(collectives::Communicator& ranks, size_t context) {
 
 using MakeCut = Cut (*)(collectives::Communicator& ranks, size_t context);
 
-// What attention takes with others is workspace, too.
+// The buffers of attention's exchanges are in the workspace, too.
 void ExpectWithinBounds(const ModelConfig& config, const MicroBatchShape& mine, const Cut& cut,
                         const Held& held, bool keeps) {
   uint64_t bound = WorkspaceBytesBound(config, DataType::kFloat32, mine) +
@@ -400,7 +401,7 @@ TEST(PiecesOfSequences, WithHeadsSwapped_GiveTheLossAndGradientsOfTheWhole) {
   }
 }
 
-// Four ranks, which do not divide the heads.
+// Four ranks do not divide the heads.
 TEST(PiecesOfSequences, InARing_GiveTheLossAndGradientsOfTheWhole) {
   for (ModelConfig config : {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyGptNeox(),
                              WithScaledRotary(TinyQwen3(), RotaryScaling::Kind::kYarn)}) {
@@ -446,8 +447,8 @@ Batch SequencesOf(const Batch& batch, size_t first, size_t count) {
           .targets = {batch.targets.begin() + begin, batch.targets.begin() + end}};
 }
 
-// What travels is counted: in the backward pass, at tokens, twice the width of a row and its
-// weight; at experts these as they come and as they lie, and what goes back, of no more than all
+// Bounds the memory of an exchange in the backward pass. At tokens, a row has twice the hidden
+// width and its weight. At experts there are two such buffers and one of results, for at most all
 // choices.
 void ExpectRows(const ModelConfig& config, const MicroBatchShape& mine, size_t ranks,
                 collectives::CountingMemory& memory) {
@@ -459,8 +460,8 @@ void ExpectRows(const ModelConfig& config, const MicroBatchShape& mine, size_t r
   EXPECT_EQ(memory.in_use_bytes(), 0u);
 }
 
-// Each rank has sequences of its own and two of six experts, whose gradients are of the mean over
-// the ranks.
+// Each rank has its own sequences and two of six experts. The experts' gradients are those of the
+// mean over the ranks.
 TEST(SpreadExperts, GiveTheLossAndGradientsOfTheWhole) {
   constexpr size_t kRanks = 3;
   ModelConfig config = TinyMixtral();

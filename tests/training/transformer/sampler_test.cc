@@ -31,7 +31,7 @@ TEST(SampleToken, WithATemperature_FollowsTheSoftmax) {
     for (const uint64_t top_k : {0, 2, 3, 9}) {
       const std::vector<double> shares =
           Frequencies({.temperature = temperature, .top_k = top_k, .seed = 7}, kDraws);
-      // By probability: tokens 1, 3, 4, 0, 2.
+      // The tokens in falling order of probability: 1, 3, 4, 0, 2.
       std::vector<double> expected(kLogits.size());
       double sum = 0;
       size_t taken = 0;

@@ -1,4 +1,4 @@
-// Models whose layers are cut over ranks, against the same models of one rank.
+// Compares models whose layers are sharded over ranks with the same models on one rank.
 #include "training/transformer/tensor_transformer.h"
 
 #include <gmock/gmock.h>
@@ -29,9 +29,9 @@ using zero::DataType;
 
 constexpr float kGradientScale = 0.25F;
 constexpr MicroBatchShape kShape = {.sequences = 12, .sequence_length = 5};
-constexpr double kRounding = 2e-5;  // of fp32, of the largest element
+constexpr double kRounding = 2e-5;  // of fp32, relative to the largest element
 
-// A model of one rank.
+// A model on one rank.
 struct Whole {
   explicit Whole(const ModelConfig& config)
       : model(MakeTransformer(config, DataType::kFloat32)),
@@ -43,14 +43,14 @@ struct Whole {
   DenseParameters parameters;
 };
 
-// What one rank has of it, or of a part of it.
+// One rank's shard of the model, or of a part of it.
 struct CutModel {
   TensorParameters blocks;
   std::unique_ptr<DenseParameters> parameters;
   std::unique_ptr<Transformer> model;
 };
 
-// `whole` has the values.
+// The values come from `whole`.
 absl::StatusOr<CutModel> Cut(const ModelConfig& config, const ModelPart& part,
                              const TensorSurroundings& around, Whole& whole) {
   CutModel cut;
@@ -73,7 +73,7 @@ absl::StatusOr<CutModel> Cut(const ModelConfig& config, const ModelPart& part,
   return cut;
 }
 
-// Calls `body` on every rank of a grid, each on a thread of its own.
+// Calls `body` on every rank of a grid, each on its own thread.
 void OnGrid(const TensorGrid& grid,
             const std::function<void(const TensorSurroundings& around)>& body) {
   auto world = collectives::LocalBackend().connect(grid.ranks(), absl::Seconds(60));
@@ -84,7 +84,7 @@ void OnGrid(const TensorGrid& grid,
   });
 }
 
-// The same with a whole model, cut.
+// Also makes each rank's shard of the whole model.
 void OnGrid(const TensorGrid& grid, const ModelConfig& config, Whole& whole,
             const std::function<void(int rank, CutModel&)>& body) {
   OnGrid(grid, [&](const TensorSurroundings& around) {
@@ -120,7 +120,7 @@ TEST_P(TensorTransformerOf, ForwardAndBackward_AreThoseOfOneRank) {
   }
 }
 
-// What is bf16 is widened in the workspace, too.
+// bf16 parameters are widened in the workspace, too.
 void ExpectWithinBounds(const TensorGrid& grid, const ModelConfig& config, DataType type) {
   TrainOptions options;
   options.model = config;
@@ -159,7 +159,8 @@ TEST_P(TensorTransformerOf, WorkspaceAndKeptActivations_AreWithinTheirBounds) {
   }
 }
 
-// Weights that bf16 has exactly: what is widened is the same model, whose gradients are rounded.
+// bf16 represents these weights exactly, so the widened model is the same and its gradients are
+// rounded.
 TEST_P(TensorTransformerOf, OnWidenedParameters_HasTheGradientsRounded) {
   for (const ModelConfig& config : {CutGpt2(), Tied(CutLlama())}) {
     Whole whole(config);
@@ -182,7 +183,7 @@ TEST_P(TensorTransformerOf, OnWidenedParameters_HasTheGradientsRounded) {
       EXPECT_EQ(*again, *loss);
       for (size_t i = 0; i < specs.size(); ++i) {
         const std::vector<double>& exact = cut.parameters->gradient(i);
-        double largest = 0;  // a table that is used twice is rounded twice
+        double largest = 0;  // a table with two uses is rounded twice
         for (const double value : exact) largest = std::max(largest, std::abs(value));
         for (size_t k = 0; k < exact.size(); ++k) {
           ASSERT_NEAR(rounded.gradient(i)[k], exact[k],
@@ -194,7 +195,7 @@ TEST_P(TensorTransformerOf, OnWidenedParameters_HasTheGradientsRounded) {
   }
 }
 
-// Forward and backward through a model in two parts.
+// Trains a model in two parts, forward and backward.
 absl::StatusOr<double> TrainInParts(CutModel& first, CutModel& second, const MicroBatch& batch) {
   std::vector<float> between(first.model->BoundaryElements(kShape.tokens())), gradient(between);
   GEMINID_RETURN_IF_ERROR(first.parameters->BeginMicroBatch());

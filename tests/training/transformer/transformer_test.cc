@@ -29,7 +29,7 @@ struct GradientCase {
 
 class TransformerGradient : public testing::TestWithParam<GradientCase> {
  protected:
-  // Central difference of the float64 reference in one element.
+  // The central difference of the float64 reference in one element.
   double Slope(NamedTensors& named, const std::string& name, size_t element, const Batch& batch) {
     constexpr double kStep = 1e-5;
     double& value = named[name][element];
@@ -114,11 +114,11 @@ TEST_P(TransformerGradient, InBf16_IsFiniteAndCloseToFp32) {
   ASSERT_TRUE(exact_loss.ok()) << exact_loss.status();
   ASSERT_TRUE(rounded_loss.ok()) << rounded_loss.status();
   EXPECT_NEAR(*rounded_loss, *exact_loss, 0.02 * *exact_loss);
-  // bf16 keeps 8 bits of every activation: each is off by up to 2^-9, and two layers with large
-  // random weights amplify that. The derivative of ReLU jumps where rounding turns a sign.
+  // bf16 has 8 bits for every activation: each is off by up to 2^-9, and two layers with large
+  // random weights amplify that. ReLU's derivative jumps if rounding changes a sign.
   const double relative_error = config.activation() == Activation::kRelu ? 0.15 : 0.08;
   for (size_t p = 0; p < fp32.count(); ++p) {
-    // Without rotary positions a bias of the keys adds the same to all scores of a query.
+    // Without rotary positions, a bias of the keys adds the same to all scores of a query.
     const std::string& name = exact->parameters().specs[p].name;
     if (name.ends_with("k_proj.bias") && !config.rotary()) continue;
     if (name.ends_with("self.key.bias")) continue;
@@ -240,7 +240,7 @@ TEST(Transformer, EachHalf_IsOneOperationForwardAndOneBackward) {
                                    "backward 2 3 4 5 6 7", "backward 0 1"));
 }
 
-// Attention first, the MLP first on the way back: as where one comes after the other.
+// Attention comes first, and on the way back the MLP, as without parallel blocks.
 TEST(Transformer, OfParallelBlocks_HasTheOperationsOfHalves) {
   ModelConfig config = TinyGptNeox();
   config.layers = 1;
@@ -254,7 +254,7 @@ TEST(Transformer, OfParallelBlocks_HasTheOperationsOfHalves) {
                                    "backward 1 2 3 4 5 6", "backward 0"));
 }
 
-// Plans rest on this.
+// Plans assume that the order of operators does not depend on the tokens.
 TEST(Transformer, OfExperts_UsesEachOfThemWithinTheirRouter_WhateverTheTokens) {
   ModelConfig config = TinyMixtral();
   config.layers = 1;
@@ -274,7 +274,7 @@ TEST(Transformer, OfExperts_UsesEachOfThemWithinTheirRouter_WhateverTheTokens) {
   }
 }
 
-// Two tokens choose four of the five experts at most.
+// Two tokens choose at most four of the five experts.
 TEST(Transformer, ExpertsThatNoTokenChose_HaveGradientsOfZeros) {
   const ModelConfig config = TinyMixtral();
   for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
@@ -310,7 +310,7 @@ TEST(Transformer, RunAgainElsewhereInMemory_GivesTheSameBits) {
   std::vector<std::vector<double>> gradients[2];
   double losses[2];
   for (int run = 0; run < 2; ++run) {
-    // Another capacity moves every block: blocks lie at the top.
+    // Another capacity moves every block, because blocks are allocated from the top.
     DenseParameters parameters(model->parameters().specs, DataType::kBFloat16, 1,
                                kWorkspaceBytes - 64 * 5 * static_cast<uint64_t>(run));
     const auto loss = model->TrainMicroBatch(parameters, batch.view(), 1.0F);
@@ -382,7 +382,7 @@ TEST(Transformer, ThatKeepsActivations_GivesTheBitsOfOneThatComputesThemAgain) {
   }
 }
 
-// A sequence of special tokens has none that is masked, nor may a piece of a sequence.
+// A sequence of special tokens has no masked token, and a slice of a sequence may have none.
 TEST(TransformerOfMaskedTokens, WithoutAny_HasNoLossAndGradientsOfZeros) {
   for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
     const auto model = MakeTransformer(TinyBert(), type);
@@ -441,7 +441,7 @@ TEST(Transformer, Fp32NormsBesideBf16Weights_HaveGradientsInFp32) {
   }
 }
 
-// In bf16 a gain of 1 + 2^-9 is 1. In fp32 it is not, and some of many products round differently.
+// In bf16 a gain of 1 + 2^-9 becomes 1. In fp32 it does not, so some of many products differ.
 TEST(Transformer, Fp32NormsBesideBf16Weights_AreReadInFp32) {
   std::vector<double> losses[2];
   for (const bool fp32 : {false, true}) {
@@ -498,7 +498,7 @@ TEST(TransformerMemory, WithMoreLayers_GrowsByTwoInputsPerLayer) {
   }
 }
 
-// Of a parallel block nothing is kept between its halves, nor needed there.
+// Between the two sublayers of a parallel block nothing is stored or needed.
 TEST(TransformerMemory, WithMoreParallelBlocks_GrowsByOneInputPerLayer) {
   ModelConfig config = *FindPreset("pythia-tiny");
   const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
@@ -553,7 +553,7 @@ TEST(TransformerMemory, ForTwentyMillionParameters_IsAFewMebibytes) {
   for (const char* name : {"gpt2-20m", "llama-20m"}) {
     ModelConfig config = *FindPreset(name);
     const MicroBatchShape shape = {.sequences = 1, .sequence_length = 256};
-    // Two layers are measured; the others add what the test above says.
+    // Measures two layers and adds the others as in the test above.
     const uint64_t layers = config.layers;
     config.layers = 2;
     Peak peak = MeasurePeak(config, shape);
@@ -563,7 +563,7 @@ TEST(TransformerMemory, ForTwentyMillionParameters_IsAFewMebibytes) {
     const uint64_t inputs = (2 * config.layers + 2) * shape.tokens() * config.hidden * 2;
     RecordProperty(name, std::to_string(peak.bytes));
     EXPECT_GE(peak.bytes, inputs);
-    // Without bf16 instructions the MLP's product works on fp32 copies, its largest matrices.
+    // Without bf16 instructions, the MLP's product needs fp32 copies of its largest matrices.
     const kernels::MatmulShape mlp = {
         .m = Tiling{}.tokens, .n = config.intermediate, .k = config.hidden};
     size_t copies = 0;

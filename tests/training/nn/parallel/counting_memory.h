@@ -1,4 +1,4 @@
-// Memory that counts what is asked of it, fills it with NaNs, and refuses one request if told to.
+// Memory that counts requests, fills its blocks with NaNs, and can refuse one request.
 #ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_COUNTING_MEMORY_H_
 #define GEMINID_TESTS_TRAINING_NN_PARALLEL_COUNTING_MEMORY_H_
 
@@ -16,10 +16,10 @@ namespace geminid::collectives {
 // Any thread. Outlives its blocks.
 class CountingMemory final : public Memory {
  public:
-  // Refuses the request of this number, from 1 on; 0: none.
+  // Refuses the request with this number, counted from 1; 0: refuses none.
   explicit CountingMemory(int refused = 0) : refused_(refused) {}
 
-  // As asked for, without what alignment takes.
+  // The requested bytes in use, without alignment.
   size_t in_use_bytes() const {
     const std::lock_guard lock(mutex_);
     return in_use_;
@@ -28,14 +28,14 @@ class CountingMemory final : public Memory {
     const std::lock_guard lock(mutex_);
     return requests_;
   }
-  // The most at once since the last call.
+  // The peak since the last call.
   size_t TakePeakBytes() {
     const std::lock_guard lock(mutex_);
     return std::exchange(peak_, in_use_);
   }
 
  private:
-  // Gives the bytes back to the heap and to the count.
+  // Frees the bytes and updates the count.
   struct Counted {
     CountingMemory* counter = nullptr;
     Block block;

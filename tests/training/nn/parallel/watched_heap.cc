@@ -11,7 +11,7 @@ thread_local size_t largest_piece_of_heap = 0;
 
 }  // namespace
 
-// Not inlined: the compiler would take them for a mismatched pair.
+// Not inlined, because the compiler would report a mismatched pair of operators.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   if (heap_is_watched) largest_piece_of_heap = std::max(largest_piece_of_heap, bytes);
   void* const data = std::malloc(std::max<size_t>(bytes, 1));

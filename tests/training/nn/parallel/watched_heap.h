@@ -1,5 +1,5 @@
-// What a thread takes of the heap, apart from aligned memory: a program that has this has the
-// operators new and delete of watched_heap.cc.
+// Watches a thread's heap allocations, except for aligned memory. A program with this header uses
+// the operators new and delete of watched_heap.cc.
 #ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_WATCHED_HEAP_H_
 #define GEMINID_TESTS_TRAINING_NN_PARALLEL_WATCHED_HEAP_H_
 
@@ -7,9 +7,9 @@
 
 namespace geminid::collectives {
 
-// From now on, on this thread.
+// Starts watching this thread.
 void WatchHeap();
-// The largest piece that it took since; it is not watched any more.
+// Stops watching; returns the largest block that this thread allocated since WatchHeap.
 size_t LargestPieceOfHeap();
 
 }  // namespace geminid::collectives

@@ -81,17 +81,17 @@ TEST(Route, WithACapacityOfGroups_RoutesEachGroupAsItWouldAlone) {
   EXPECT_THAT(std::string(uneven.status().message()), HasSubstr("12 tokens cannot be cut"));
 }
 
-// Six tokens, two choices each of three experts: a capacity of ceil(0.75 * 2 * 6 / 3) = 3.
+// Six tokens choose two of three experts each: the capacity is ceil(0.75 * 2 * 6 / 3) = 3.
 TEST(Route, BeyondItsCapacity_DropsSecondChoicesFirstThenLaterTokens) {
   const std::vector<float> logits = {9, 5, 1,  // 0, then 1
                                      9, 5, 1,  //
                                      9, 1, 5,  // 0, then 2
-                                     9, 5, 1,  // its first choice is the fourth of expert 0
-                                     5, 9, 1,  // 1, then 0: that is full
+                                     9, 5, 1,  // expert 0 already has three first choices
+                                     5, 9, 1,  // 1, then 0, which is full
                                      5, 9, 1};
   const auto routing = Route({.experts = 3, .choices = 2, .capacity_factor = 0.75}, logits);
   ASSERT_TRUE(routing.ok()) << routing.status();
-  // Expert 1: both first choices, those of tokens 4 and 5, and one second choice, that of token 0.
+  // Expert 1 gets both first choices, of tokens 4 and 5, and one second choice, of token 0.
   EXPECT_THAT(routing->rows,
               ElementsAre(RoutedRow{0, 0}, RoutedRow{1, 0}, RoutedRow{2, 0}, RoutedRow{0, 1},
                           RoutedRow{4, 0}, RoutedRow{5, 0}, RoutedRow{2, 1}));
@@ -100,7 +100,7 @@ TEST(Route, BeyondItsCapacity_DropsSecondChoicesFirstThenLaterTokens) {
   EXPECT_EQ(roomy->dropped(), 0u);
 }
 
-// By the definition in training/nn/parallel/experts/routing.h.
+// Computes the definition in training/nn/parallel/experts/routing.h.
 double BalanceLoss(const Routing& routing, const TokenGroup& group) {
   const size_t experts = routing.options.experts;
   const size_t choices = routing.options.choices;
@@ -118,22 +118,22 @@ double BalanceLoss(const Routing& routing, const TokenGroup& group) {
 }
 
 TEST(BalanceLoss, OfAnEvenLoad_IsTheNumberOfChoices_AndOfAllOnOneTheMost) {
-  // Each token prefers another pair of experts.
+  // The tokens prefer different pairs of experts.
   const std::vector<float> even = {40, 40, 0, 0, 0, 0, 40, 40};
   const auto balanced = Route({.experts = 4, .choices = 2}, even);
   EXPECT_NEAR(BalanceLoss(*balanced, {0, 2}), 2, 1e-6);
   const std::vector<float> same = {40, 40, 0, 0, 40, 40, 0, 0};
   const auto skewed = Route({.experts = 4, .choices = 2}, same);
   EXPECT_NEAR(BalanceLoss(*skewed, {0, 2}), 4, 1e-6);
-  // A group knows nothing of the others.
+  // A group's loss does not depend on other groups.
   EXPECT_NEAR(BalanceLoss(*balanced, {0, 1}), 4, 1e-6);
 }
 
-// What the gradient is of, in float64: given factors of the weights of kept choices, and the
-// balance losses with their loads held fast.
+// The function whose gradient is tested, in float64: given factors of the weights of kept choices,
+// plus the balance losses with fixed loads.
 struct Objective {
   RoutingOptions options;
-  Routing held;  // the choices at the point where the gradient is taken
+  Routing held;  // the choices at the tested point
   std::vector<double> factors;
   BalanceTerm balance;
 

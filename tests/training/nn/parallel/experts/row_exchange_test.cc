@@ -21,7 +21,7 @@ Routing RoutingOf(size_t tokens, unsigned seed) {
   return *Route({.experts = kExperts, .choices = 2}, logits);
 }
 
-// Rows that say whose they are: rank, token, expert.
+// Rows that contain their rank, token and expert.
 std::vector<float> RowsOf(const Routing& routing, size_t rank) {
   std::vector<float> rows;
   for (size_t e = 0; e < kExperts; ++e) {
@@ -40,7 +40,7 @@ TEST(RowExchange, EveryRow_ReachesItsExpertInTheOrderOfRanksAndTokens_AndComesBa
     ForEachRank(world, [&](Communicator& communicator) {
       const auto p = static_cast<size_t>(ranks);
       const auto rank = static_cast<size_t>(communicator.Rank());
-      // Other numbers of tokens on each rank; rank 2 has none.
+      // Ranks have different numbers of tokens; rank 2 has none.
       const auto tokens_of = [](size_t r) { return r == 2 ? 0 : 5 + 2 * r; };
       const Routing routing = RoutingOf(tokens_of(rank), static_cast<unsigned>(rank));
       auto exchange = RowExchange::Make(routing, communicator);
@@ -92,7 +92,7 @@ TEST(RowExchange, RefusedOnOneRank_IsSaidThereAndEndsTheOthers) {
     const Routing routing = RoutingOf(9, static_cast<unsigned>(communicator.Rank()));
     CountingMemory memory(communicator.Rank() == 1 ? 1 : 0);
     auto exchange = RowExchange::Make(routing, communicator);
-    absl::Status status = exchange.status();  // the others may be told while they make it
+    absl::Status status = exchange.status();  // the others may get the error in Make
     if (status.ok()) {
       std::vector<float> at_tokens(exchange->rows_at_tokens() * kWidth);
       std::vector<float> at_experts(exchange->rows_at_experts() * kWidth);

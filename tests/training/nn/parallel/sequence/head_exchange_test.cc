@@ -95,7 +95,7 @@ std::vector<float> Attend(const HeadsShape& shape, size_t heads, const std::vect
   return out;
 }
 
-// Each head is attended to by one rank, so the bits are those of one process.
+// One rank computes each head's attention, so the bits are those of one process.
 TEST(HeadExchange, AttentionInBetween_HasTheBitsOfOneProcess) {
   const HeadsShape shape = {.batch = 2, .sequence = 96, .heads = 4, .head_dim = 16};
   const std::vector<float> q = Random(shape.elements(), 1), k = Random(shape.elements(), 2),

@@ -39,7 +39,7 @@ struct Inputs {
          v = Random(kWhole.kv_heads, 3), dout = Random(kWhole.heads, 4);
 };
 
-// The kernel's, of whole sequences.
+// The kernel's attention over whole sequences.
 Results InOnePlace(const Inputs& in) {
   struct alignas(64) Line {
     std::array<std::byte, 64> bytes;
@@ -72,7 +72,7 @@ AttentionShape Mine() {
   return mine;
 }
 
-// Consecutive tokens of each sequence.
+// A rank's consecutive tokens of each sequence.
 Values PieceOf(const Values& whole, size_t heads, int rank) {
   const size_t piece = kWhole.sequence / kRanks * heads * kWhole.head_dim;
   Values mine;
@@ -90,7 +90,7 @@ Inputs PiecesOf(const Inputs& in, int rank) {
 }
 
 Results RunOn(PieceAttention& attention, const Inputs& mine) {
-  // What was there before does not matter.
+  // The old contents of results do not matter.
   Results results = {Values(mine.q.size(), 7.0F), Values(mine.q.size(), 7.0F),
                      Values(mine.k.size(), 7.0F), Values(mine.k.size(), 7.0F)};
   Values lse(mine.q.size() / kWhole.head_dim, 7.0F);
@@ -122,7 +122,7 @@ TEST(PieceAttention, ByExchangesOfHeads_HasTheBitsOfOnePlaceAndReceivesTheClosed
     const size_t n = Mine().batch * Mine().sequence * kWhole.head_dim;
     EXPECT_EQ(received() - before,
               sizeof(float) * n * (kRanks - 1) / kRanks * 6 * (kWhole.heads + kWhole.kv_heads));
-    // Buffers that were used before change nothing.
+    // A second run with used buffers gives the same results.
     EXPECT_TRUE(RunOn(*attention, mine) == found);
   });
 }
@@ -143,7 +143,7 @@ TEST(PieceAttention, OfHeadsThatRanksDoNotDivide_IsRefusedByExchangesAndNotByThe
     const auto queue = AsyncCommunicator::Start(rank.Duplicate("ring").value()).value();
     EXPECT_EQ(MakeRingOfPieces(*queue, nullptr)->Forward(HeapMemory(), mine, q, k, k, out, lse),
               absl::OkStatus());
-    // All keys and values are alike, so every mean of them is too.
+    // All keys and values are equal, so every mean of values equals them, too.
     for (const float value : out) EXPECT_NEAR(value, 1, 1e-6);
   });
 }

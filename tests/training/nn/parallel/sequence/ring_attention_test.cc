@@ -25,7 +25,7 @@ Values Random(size_t count, unsigned seed) {
   return values;
 }
 
-// Of the whole sequence.
+// The inputs of the whole sequence.
 struct Inputs {
   Values q, k, v, dout;
 };
@@ -36,7 +36,7 @@ Inputs RandomInputs(const RingShape& shape) {
           Random(rows * shape.kv_heads, 3), Random(rows * shape.heads, 4)};
 }
 
-// By the definition, one query at a time, in fp64.
+// Attention by its definition, one query at a time, in fp64.
 struct Dense {
   Exact out, lse, dq, dk, dv;
 };
@@ -106,7 +106,7 @@ class DenseAttention {
   Dense result_;
 };
 
-// What a rank has of a tensor [batch, sequence, width], or with `outer` heads before the sequence.
+// A rank's part of a tensor [batch, sequence, width], or with `outer` heads before the sequence.
 template <class T>
 std::vector<T> PartOf(const std::vector<T>& whole, size_t outer, const Zigzag& zigzag, size_t rank,
                       size_t width) {
@@ -143,7 +143,7 @@ Results RunOn(AsyncCommunicator& rank, const RingShape& shape, const Inputs& in)
   const Values q = own(in.q, shape.heads), k = own(in.k, shape.kv_heads),
                v = own(in.v, shape.kv_heads), dout = own(in.dout, shape.heads);
   Results results;
-  // What was there before does not matter.
+  // The old contents of results do not matter.
   results.out.assign(q.size(), 7.0f);
   results.lse.assign(q.size() / shape.head_dim, 7.0f);
   results.dq.assign(q.size(), 7.0f);
@@ -156,7 +156,7 @@ Results RunOn(AsyncCommunicator& rank, const RingShape& shape, const Inputs& in)
   return results;
 }
 
-// In units of the last place of fp32 at the largest element.
+// `units` are in the last place of fp32 at the largest element.
 void ExpectClose(const Values& found, const Exact& expected, double units, const char* what) {
   ASSERT_EQ(found.size(), expected.size());
   double largest = 0, error = 0;
@@ -170,7 +170,7 @@ void ExpectClose(const Values& found, const Exact& expected, double units, const
 constexpr RingShape kShapes[] = {
     {.batch = 2, .sequence = 48, .heads = 3, .kv_heads = 3, .head_dim = 5, .scale = 0.5f},
     {.batch = 1, .sequence = 24, .heads = 4, .kv_heads = 1, .head_dim = 16, .scale = 0.25f},
-    // Chunks of more than a tile of queries, and not a whole number of tiles.
+    // Chunks have more queries than a tile, and not a whole number of tiles.
     {.batch = 1, .sequence = 600, .heads = 2, .kv_heads = 1, .head_dim = 8, .scale = 0.35f},
 };
 
@@ -197,7 +197,7 @@ TEST(RingAttention, AnyNumberOfRanks_GivesDenseAttentionToRounding) {
   }
 }
 
-// Exponentials of scores of some hundreds do not fit in fp32; their differences do.
+// Exponentials of scores of some hundreds overflow fp32; those of their differences do not.
 TEST(RingAttention, LargeScores_DoNotOverflow) {
   const RingShape shape = {
       .batch = 1, .sequence = 32, .heads = 1, .kv_heads = 1, .head_dim = 4, .scale = 30.0f};
@@ -257,7 +257,7 @@ TEST(RingAttention, BytesAndPartners_AreTheClosedForms) {
 TEST(Zigzag, EveryTokenHasOneRank_AndEveryRankTheSameWork) {
   const Zigzag zigzag = {.sequence = 48, .ranks = 4};
   std::vector<int> owners(48);
-  std::vector<size_t> pairs(4);  // of a query and a key that it sees
+  std::vector<size_t> pairs(4);  // pairs of a query and a key that it sees
   for (size_t rank = 0; rank < 4; ++rank) {
     size_t before = 0;
     for (size_t token = 0; token < zigzag.tokens(); ++token) {

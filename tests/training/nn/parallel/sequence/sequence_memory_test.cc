@@ -1,5 +1,5 @@
-// Attention over cut sequences takes the closed forms of the memory that it is given, and gives all
-// of it back; where one rank is refused, it says so and the others do not wait for it.
+// Attention over partitioned sequences takes memory as its closed forms say, and frees all of it.
+// If one rank's request is refused, that rank says so and the others do not wait for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ AttentionShape Mine(int ranks) {
           .scale = 0.4F};
 }
 
-// One rank's, with what it is called with.
+// One rank's attention with its arguments.
 class Attention {
  public:
   Attention(PieceAttention& attention, int ranks) : attention_(attention), mine_(Mine(ranks)) {}
@@ -77,8 +77,8 @@ std::vector<Kind> Kinds() {
        [](int ranks, RingTurn turn) { return HeadsOfPiecesBytes(Mine(ranks), ranks, turn, 1); }}};
 }
 
-// Calls `body` on each of so many ranks, with memory of its own that refuses the request `refused`
-// of rank 0.
+// Calls `body` on each of so many ranks, each with its own memory. Rank 0's memory refuses the
+// request `refused`.
 void OnRanks(const Kind& kind, int ranks, int refused,
              const std::function<void(int rank, Attention, CountingMemory&)>& body) {
   Communicators world = LocalBackend().connect(ranks, absl::Seconds(60));
@@ -119,7 +119,7 @@ TEST(PieceAttentionMemory, RefusedOnOneRank_IsSaidThereAndEndsTheOthers) {
         if (end.ok()) end = attention.Backward(memory);
         ends[static_cast<size_t>(rank)] = end;
       });
-      if (ends[0].ok()) break;  // it asks less often
+      if (ends[0].ok()) break;  // there are fewer requests
       EXPECT_EQ(ends[0].code(), absl::StatusCode::kResourceExhausted) << ends[0];
       for (const absl::Status& end : ends) {
         EXPECT_THAT(std::string(end.message()), HasSubstr("B): a test refuses it"));

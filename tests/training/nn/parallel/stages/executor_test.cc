@@ -1,4 +1,4 @@
-// Pipelines of threads against the same model in one: losses and gradients have the same bits.
+// Pipelines of threads give the same bits of losses and gradients as the same model in one part.
 #include "training/nn/parallel/stages/executor.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ constexpr size_t kWidth = 5;
 
 using Vector = std::vector<float>;
 
-// Layer l: out = tanh(W_l in). The loss is the sum of the squares of the last one's output.
+// Layer l: out = tanh(W_l in). The loss is the sum of the squares of the last output.
 struct Layer {
   Vector weight = Vector(kWidth * kWidth), gradient = Vector(kWidth * kWidth);
 };
@@ -36,7 +36,7 @@ Vector Input(int micro_batch) {
   return input;
 }
 
-// What a layer keeps of a micro-batch.
+// The values that a layer stores of a micro-batch.
 struct Kept {
   Vector in, out, slope;
 };

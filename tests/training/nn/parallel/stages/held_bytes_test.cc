@@ -10,7 +10,7 @@ namespace {
 
 using enum PipelineWork;
 
-// By hand, of parts of 10 and 100 bytes whose weights wait with 3 and 150.
+// By hand, for parts of 10 and 100 bytes whose weights' gradients need 3 and 150.
 TEST(MostHeldBytes, OfActions_IsTheMostAfterAnyOfThem) {
   const std::array<PartBytes, 2> parts = {{{.forward = 10, .later = 3}, {100, 150}}};
   EXPECT_EQ(MostHeldBytes({}, parts), 0u);
@@ -24,7 +24,7 @@ TEST(MostHeldBytes, OfActions_IsTheMostAfterAnyOfThem) {
   EXPECT_EQ(MostHeldBytes(actions, parts), 170u);
 }
 
-// A backward of both halves leaves nothing.
+// A backward of both halves leaves no bytes behind.
 TEST(MostHeldBytes, OfAScheduleOf1F1B_IsOneForwardForEachMicroBatchInFlight) {
   const std::array<PartBytes, 1> parts = {{{.forward = 7, .later = 1000}}};
   const PipelineShape shape = {.stages = 4, .micro_batches = 9};

@@ -29,21 +29,21 @@ size_t Most(const PipelineShape& shape, int stage) {
 
 TEST(MostParcels, OfOneStage_IsNone) { EXPECT_EQ(Most({PipelineKind::k1F1B, 1, 4}, 0), 0u); }
 
-// By hand, of two stages and four micro-batches. The first sends two activations, takes a gradient,
-// sends the third, takes the second gradient and so on: while a gradient comes, the two activations
-// before may both be under way, for it is the gradient that tells of one. To the second stage an
-// activation comes while the two gradients before may be under way.
+// By hand, for two stages and four micro-batches. The first stage sends two activations, takes a
+// gradient, sends the third, takes the second gradient and so on. While a gradient comes, the two
+// activations before may both be in flight, because only the gradient tells that one has arrived.
+// The second stage receives an activation while the two gradients before may be in flight.
 TEST(MostParcels, OfTwoStages_AreThoseByHand) {
   EXPECT_EQ(Most({PipelineKind::k1F1B, 2, 4}, 0), 3u);
   EXPECT_EQ(Most({PipelineKind::k1F1B, 2, 4}, 1), 3u);
-  // One micro-batch: when its gradient comes, nothing has told that its activation was taken. The
-  // other stage has the one, and then the other.
+  // With one micro-batch, nothing tells the first stage that its activation has arrived when the
+  // gradient comes. The second stage has first the activation, then the gradient.
   EXPECT_EQ(Most({PipelineKind::k1F1B, 2, 1}, 0), 2u);
   EXPECT_EQ(Most({PipelineKind::k1F1B, 2, 1}, 1), 1u);
 }
 
-// Stages that do one thing at a time, in any order that their needs allow: take the next parcel, or
-// run an action.
+// Simulates stages that do one thing at a time, in any order that their needs allow: take the next
+// parcel, or run an action.
 class Played {
  public:
   explicit Played(const PipelineShape& shape)
@@ -51,7 +51,7 @@ class Played {
 
   bool IsDone(int stage) const { return Of(stage).done == ActionsOf(stage).size(); }
 
-  // Whom the stage waits for, if it cannot go on.
+  // The stage for which this stage waits, if it cannot continue.
   std::optional<int> WaitsFor(int stage) const {
     const auto need = NeedOf(shape_, stage, ActionsOf(stage)[Of(stage).done]);
     if (!need.has_value() || Of(stage).here.contains(need->parcel)) return std::nullopt;
@@ -59,10 +59,10 @@ class Played {
     return way == ways_.end() || way->second.empty() ? std::optional(need->stage) : std::nullopt;
   }
 
-  // Whoever waits has a place for what comes.
+  // A waiting stage has a buffer for the parcel that comes.
   void Wait(int stage) { Note(stage, 1); }
 
-  // One that waits for nobody.
+  // Takes a parcel or runs an action. The stage must not wait for another.
   void Step(int stage) {
     OfStage& one = stages_[static_cast<size_t>(stage)];
     const PipelineAction& action = ActionsOf(stage)[one.done];
@@ -85,7 +85,7 @@ class Played {
     ++one.done;
   }
 
-  // Until `stage` has sent something to `to` that is not taken, and no further.
+  // Runs until `stage` has sent `to` a parcel that is not taken, and no further.
   void AdvanceUntilItSends(int stage, int to) {
     while (ways_[{stage, to}].empty()) {
       if (const std::optional<int> other = WaitsFor(stage)) {
@@ -121,7 +121,7 @@ class Played {
   std::map<std::array<int, 2>, std::deque<Parcel>> ways_;
 };
 
-// Where every stage but one does no more than that one needs.
+// The most parcels if every other stage does only what this stage needs.
 size_t MostWhereOthersLag(const PipelineShape& shape, int stage) {
   Played played(shape);
   while (!played.IsDone(stage)) {
@@ -147,8 +147,8 @@ std::vector<PipelineShape> SmallPipelines() {
   return shapes;
 }
 
-// Where more than two stages hand to each other in circles, one may know more than it is thought
-// to.
+// With more than two stages that send in circles, a stage may know of more arrivals than
+// MostParcels assumes.
 TEST(MostParcels, WhereTheOthersLag_AreThoseThatAreThere) {
   for (const PipelineShape& shape : SmallPipelines()) {
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -190,7 +190,7 @@ TEST(MostParcels, InAnyOrderOfWork_AreEnough) {
   }
 }
 
-// More micro-batches than fill the pipeline change nothing.
+// More micro-batches than fill the pipeline do not change the number.
 TEST(MostParcels, OfMoreMicroBatches_DoNotGrow) {
   for (const auto& [kind, parts] :
        {std::pair(PipelineKind::k1F1B, 1), std::pair(PipelineKind::kInterleaved, 2),

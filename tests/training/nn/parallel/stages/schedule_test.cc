@@ -85,7 +85,7 @@ TEST(ZeroBubble, BubbleIsBelowOneForwardOneBackward) {
   }
 }
 
-// As the executor runs it: a gradient of the input leaves before those of the weights are computed.
+// The executor's order: a gradient of the input is sent before those of the weights are computed.
 PipelineSchedule WithHalves(PipelineSchedule schedule) {
   for (auto& actions : schedule) {
     std::vector<PipelineAction> halves;
@@ -101,7 +101,7 @@ PipelineSchedule WithHalves(PipelineSchedule schedule) {
   return schedule;
 }
 
-// The way back to the first stage is one of halves.
+// On the way back to the first stage, only the halves for the inputs count.
 TEST(OneForwardOneBackward, BackwardsInHalves_EndIsTheClosedForm) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (const int micro_batches : {1, 2, 3, 5, 8, 16, 33}) {
@@ -115,7 +115,7 @@ TEST(OneForwardOneBackward, BackwardsInHalves_EndIsTheClosedForm) {
   }
 }
 
-// A message takes a quarter of a whole stage's forward.
+// A transfer takes a quarter of a whole stage's forward.
 TEST(ZeroBubble, SlowLinks_EndsBeforeOneForwardOneBackward) {
   for (int stages = 2; stages <= 8; ++stages) {
     for (const int micro_batches : {stages, 2 * stages, 4 * stages}) {
@@ -130,7 +130,7 @@ TEST(ZeroBubble, SlowLinks_EndsBeforeOneForwardOneBackward) {
   }
 }
 
-// With equal times and enough micro-batches only the way to the last stage and back is lost.
+// With equal times and enough micro-batches, only the way to the last stage and back is idle time.
 TEST(ZeroBubble, EqualTimes_LeaveAlmostNoBubble) {
   for (int stages = 2; stages <= 8; ++stages) {
     const double bubble =

@@ -67,7 +67,7 @@ Matrix FusedColumns(const FusedOutputs& outputs, const Matrix& bias) {
 
 namespace {
 
-// Calls expect(name, what the rank has, what it should have, the whole) for each result.
+// Calls expect(name, the rank's value, the expected value, the whole) for each result.
 template <class Expect>
 void ForEachResult(const BlockResults& want, const BlockOutcome& rank, const Expect& expect) {
   expect("y", rank.y, Cut(want.y, rank.second.y), want.y);

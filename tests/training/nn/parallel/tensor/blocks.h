@@ -1,5 +1,5 @@
-// Blocks of two layers, such as an MLP, on every rank of a grid: what is given and what must come
-// out, whole, with the rows of the first W in the order of its sections.
+// Blocks of two layers, such as an MLP, on every rank of a grid: whole inputs and whole expected
+// results. The rows of the first W are in the order of its sections.
 #ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_BLOCKS_H_
 #define GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_BLOCKS_H_
 
@@ -16,7 +16,7 @@
 
 namespace geminid::collectives {
 
-// In float64, for references. Row-major.
+// A float64 matrix for references. Row-major.
 struct Wide {
   size_t rows = 0, columns = 0;
   std::vector<double> elements;
@@ -32,13 +32,13 @@ struct Wide {
 
 Matrix Rounded(const Wide& wide);
 
-// The dense layer, one element at a time.
+// The dense layer, computed one element at a time.
 Wide LinearForward(const Wide& x, const Wide& w, const Wide& bias);
 Wide LinearBackwardInput(const Wide& dy, const Wide& w);
 Wide LinearBackwardWeight(const Wide& dy, const Wide& x);
 Wide LinearBackwardBias(const Wide& dy);
 
-// Biases have one row, and are empty without one.
+// Biases have one row, or are empty if there is none.
 struct BlockGiven {
   Matrix x, w1, b1, w2, b2, dy;
 };
@@ -55,14 +55,14 @@ struct BlockOutcome {
   size_t kept = 0;
 };
 
-// A first layer's W or bias, in the order of the fused outputs.
+// A first layer's W or bias in the order of the fused outputs.
 Matrix FusedRows(const FusedOutputs& outputs, const Matrix& w);
 Matrix FusedColumns(const FusedOutputs& outputs, const Matrix& bias);
 
 void ExpectEqual(const BlockResults& want, const BlockOutcome& rank);
-// To 1e-5 of the largest element of each matrix.
+// The tolerance is 1e-5 of the largest element of each matrix.
 void ExpectClose(const BlockResults& want, const BlockOutcome& rank);
-// What the two layers receive.
+// Expects the traffic of the two layers.
 void ExpectTraffic(const GridCase& grid, const LinearShape& first, const LinearShape& second,
                    const BlockOutcome& rank);
 

@@ -1,5 +1,5 @@
-// The grids that tensor-parallel layers are tested on, whole matrices, and the blocks of them that
-// ranks get: each depth and each rank has data of its own.
+// The grids for tests of tensor-parallel layers, whole matrices, and the blocks of ranks. Each
+// depth and each rank has different data.
 #ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_GRIDS_H_
 #define GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_GRIDS_H_
 
@@ -22,16 +22,16 @@ struct GridCase {
   int depth = 1;
 
   TensorGrid grid() const;
-  // As part of a test's name.
+  // A part of a test's name.
   std::string name() const;
   friend std::ostream& operator<<(std::ostream& os, const GridCase& grid) {
     return os << Name(grid.mode) << "_" << grid.ranks << "_" << grid.depth;
   }
 };
 
-// Of every mode: one rank, where that is a grid, and several.
+// Grids of every mode: one rank, if that is a grid, and several.
 std::vector<GridCase> AllGrids();
-// Of every mode the larger ones: what traffic is counted on.
+// The larger grids of every mode, for counting traffic.
 std::vector<GridCase> TrafficGrids();
 
 // Row-major.
@@ -62,7 +62,7 @@ Matrix Drawn(size_t rows, size_t columns, Draw draw) {
   return matrix;
 }
 
-// Whole numbers of at most `limit`, either sign.
+// Whole numbers of either sign, at most `limit`.
 inline auto WholeNumbers(std::mt19937& random, int limit) {
   return [&random, limit] {
     const auto span = static_cast<uint32_t>(2 * limit + 1);
@@ -70,7 +70,7 @@ inline auto WholeNumbers(std::mt19937& random, int limit) {
   };
 }
 
-// Calls `body` on every rank of a grid, each on a thread of its own.
+// Calls `body` on every rank of a grid, each on its own thread.
 void OnGrid(const GridCase& grid,
             const std::function<void(TensorGroups& groups, LinearScratch& scratch)>& body,
             const Backend& backend = LocalBackend());

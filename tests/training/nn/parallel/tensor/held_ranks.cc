@@ -10,7 +10,7 @@
 namespace geminid::collectives {
 namespace {
 
-// Of "mesh column/0.1/0", "column".
+// For example, "column" of "mesh column/0.1/0".
 std::string AxisOf(const std::string& key) {
   const size_t begin = key.find(' ') + 1;
   return key.substr(begin, key.find('/') - begin);
@@ -100,7 +100,7 @@ absl::Status Moments::Begin(const std::string& what) {
   const size_t space = until.rfind(' ');
   const std::string other = until.substr(0, space);
   const int count = std::stoi(until.substr(space + 1));
-  // Ends tests that fail.
+  // The limit ends tests that fail.
   if (changed_.wait_for(lock, std::chrono::seconds(20), [&] { return begun_[other] >= count; })) {
     return absl::OkStatus();
   }

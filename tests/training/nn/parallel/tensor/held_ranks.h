@@ -1,4 +1,4 @@
-// Ranks whose operations wait for something else that their rank does.
+// Ranks whose operations wait until another operation of the same rank begins.
 #ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_HELD_RANKS_H_
 #define GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_HELD_RANKS_H_
 
@@ -13,17 +13,18 @@
 
 namespace geminid::collectives {
 
-// What one rank has begun so far: "product 2", or "column AllReduce 1", the first along that axis.
-// Any thread.
+// Tracks the operations that one rank has begun: "product 2", or "column AllReduce 1" for the first
+// one along that axis. Any thread.
 class Moments {
  public:
-  // What is held, and what must have begun before it goes on.
+  // Maps a held operation to the operation that must begin before it continues.
   using Holds = std::map<std::string, std::string>;
 
-  // Forgets what was, and holds these from now on. Nothing is under way.
+  // Forgets earlier operations and uses these holds from now on. Call this while nothing runs.
   void Restart(Holds holds);
 
-  // Counts it, and returns when what holds it back has begun. DEADLINE_EXCEEDED: that never came.
+  // Counts an operation, and returns when the operation that holds it has begun. DEADLINE_EXCEEDED
+  // if that one never begins.
   absl::Status Begin(const std::string& what);
 
  private:
@@ -33,8 +34,8 @@ class Moments {
   std::map<std::string, int> begun_;
 };
 
-// `ranks`, and all subsets that are made of it, named after the axis of a mesh. `moments` outlives
-// them.
+// Wraps `ranks`, and all subsets that are made of it, which are named after the axis of a mesh.
+// `moments` outlives them.
 std::unique_ptr<Communicator> HoldRanks(std::unique_ptr<Communicator> ranks, Moments* moments);
 
 }  // namespace geminid::collectives

@@ -1,5 +1,5 @@
-// Layers whose memory is counted take what the closed forms say, and give all of it back; where one
-// rank is refused, it says so and the others do not wait for it.
+// Layers take counted memory as the closed forms say, and free all of it. If one rank's request is
+// refused, that rank says so and the others do not wait for it.
 #include "training/nn/parallel/tensor/layer_scratch.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using Floats = std::vector<float>;
 constexpr size_t kCutSequences = 12, kCutLength = 5, kCutTokens = kCutSequences * kCutLength;
 constexpr size_t kCutHidden = 72, kCutInner = 144, kCutHeads = 12, kCutWords = 37;
 
-// The largest piece of the heap that a call took on this thread; products have been planned before.
+// The largest heap block that a call allocated on this thread. Products have been planned before.
 thread_local size_t taken_from_heap = 0;
 absl::Status Watched(absl::FunctionRef<absl::Status()> call) {
   WatchHeap();
@@ -35,7 +35,7 @@ absl::Status Watched(absl::FunctionRef<absl::Status()> call) {
   return status;
 }
 
-// One layer on one rank, with what it is called with.
+// One layer on one rank, with its arguments.
 struct LayerOnRank {
   std::function<absl::Status()> forward, backward;
   ScratchBytes expected;
@@ -65,7 +65,7 @@ LayerOnRank Linear(TensorGroups& groups, LinearScratch& scratch, LinearRole role
       ScratchOf(groups.grid(), options, 1)};
 }
 
-// An MLP, or attention.
+// An MLP or attention.
 template <typename Block, typename Options>
 LayerOnRank Pair(TensorGroups& groups, LinearScratch& scratch, const Options& options) {
   std::shared_ptr<Block> block = *Block::Make(groups, options, scratch);
@@ -182,8 +182,8 @@ std::vector<LayerCase> Layers() {
       {"CrossEntropy", CrossEntropy}};
 }
 
-// Calls `body` on every rank of a grid, with memory of its own that refuses the request `refused`
-// of rank 0.
+// Calls `body` on every rank of a grid, each with its own memory. Rank 0's memory refuses the
+// request `refused`.
 void OnCountedGrid(
     const GridCase& grid, int refused,
     const std::function<void(TensorGroups&, LinearScratch&, CountingMemory&)>& body) {
@@ -216,7 +216,7 @@ TEST_P(LayerScratch, OfEachLayer_IsTheClosedFormAndComesBack) {
   }
 }
 
-// What the test below would see of a layer with memory of its own.
+// Shows that the next test would notice a layer that allocates memory itself.
 TEST(WatchedHeap, OfMatricesThatACallMakes_HasTheLargest) {
   Floats one, two;
   WatchHeap();
@@ -225,7 +225,7 @@ TEST(WatchedHeap, OfMatricesThatACallMakes_HasTheLargest) {
   EXPECT_EQ(LargestPieceOfHeap(), sizeof(float) * 1000);
 }
 
-// Beside what they are given, calls take what holds a lock or a task, and no matrix.
+// Beside the counted memory, calls allocate only small blocks for locks and tasks, and no matrix.
 TEST_P(LayerScratch, OfEachLayer_IsAllThatItTakes) {
   constexpr size_t kSmall = 512, kAny = std::numeric_limits<size_t>::max();
   for (const LayerCase& c : Layers()) {
@@ -243,8 +243,7 @@ TEST_P(LayerScratch, OfEachLayer_IsAllThatItTakes) {
   }
 }
 
-// How a pass ended on each rank where rank 0 is refused its request of this number, if it comes to
-// that.
+// The status of a pass on each rank if rank 0's request with this number is refused.
 std::vector<absl::Status> RunRefused(const GridCase& grid, const LayerCase& c, int refused) {
   std::vector<absl::Status> ends(static_cast<size_t>(grid.ranks));
   OnCountedGrid(grid, refused,
@@ -263,11 +262,11 @@ TEST_P(LayerScratch, RefusedOnOneRank_IsSaidThereAndEndsTheOthers) {
     SCOPED_TRACE(c.name);
     for (int refused = 1;; ++refused) {
       const std::vector<absl::Status> ends = RunRefused(GetParam(), c, refused);
-      if (ends[0].ok()) break;  // it asks less often
+      if (ends[0].ok()) break;  // there are fewer requests
       EXPECT_EQ(ends[0].code(), absl::StatusCode::kResourceExhausted) << ends[0];
       EXPECT_THAT(std::string(ends[0].message()), HasSubstr("B): a test refuses it"));
       for (size_t rank = 1; rank < ends.size(); ++rank) {
-        // Those that share no axis with rank 0 may find that one which does has gone.
+        // Ranks that share no axis with rank 0 may find that a rank between them has gone.
         EXPECT_THAT(ends[rank].code(), AnyOf(absl::StatusCode::kOk, absl::StatusCode::kAborted,
                                              absl::StatusCode::kUnavailable))
             << ends[rank];

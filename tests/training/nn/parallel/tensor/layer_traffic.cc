@@ -5,7 +5,7 @@
 namespace geminid::collectives {
 namespace {
 
-// Of an all-reduce of so many elements over n ranks.
+// The elements that a rank receives in an all-reduce of so many elements over n ranks.
 double AllReduced(double elements, double n) {
   const bool is_direct = elements * sizeof(float) <= double{kDirectAllReduceBytes};
   return is_direct ? (n - 1) * elements : 2 * (n - 1) / n * elements;

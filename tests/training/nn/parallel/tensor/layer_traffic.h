@@ -1,5 +1,5 @@
-// What the tensor-parallel layers beside the linear ones receive, and from how many, in closed
-// form: the formulas of their headers.
+// The traffic and partners of the tensor-parallel layers other than linear ones, in closed form:
+// the formulas of their headers.
 #ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_LAYER_TRAFFIC_H_
 #define GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_LAYER_TRAFFIC_H_
 
@@ -10,11 +10,11 @@
 
 namespace geminid::collectives {
 
-// Of one rank, in elements of fp32.
+// Of one rank, in fp32 elements.
 struct LayerTraffic {
   double forward_elements = 0;
   double backward_elements = 0;
-  int partners = 0;  // distinct ranks it receives from
+  int partners = 0;  // distinct ranks from which it receives
 };
 
 LayerTraffic TrafficOf(const TensorGrid& grid, const EmbeddingShape& shape);

@@ -1,5 +1,5 @@
-// Which exchanges of the linear layers run beside which products. Each exchange named here is held
-// until something else has begun on its rank: a layer that did one after the other would never end.
+// Which exchanges of the linear layers run during which products. Each named exchange is held until
+// another operation has begun on its rank, so a layer that ran them one after another would hang.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ struct OverlapCase {
   LinearRole role;
   // Products are counted from 1 in each pass.
   Moments::Holds forward, backward;
-  Moments::Holds first_row = {};  // and in the backward pass of ranks of the grid's first row
+  Moments::Holds first_row = {};  // also in the backward pass of ranks in the grid's first row
 };
 
 void PrintTo(const OverlapCase& c, std::ostream* os) { *os << c.name; }
@@ -37,8 +37,8 @@ std::vector<OverlapCase> Cases() {
        .role = LinearRole::kFirst,
        .forward = {},
        .backward = {{"column AllGather 1", "product 1"}, {"column ReduceScatter 1", "product 2"}}},
-      // Products 1 to 3 are for dX, whose sums go along the rows, which differ by column; 4 to 6
-      // are for dW.
+      // Products 1 to 3 are for dX, and its sums run along the rows, in which ranks differ by
+      // column. Products 4 to 6 are for dW.
       {.name = "TwoDimensions_BlocksOfTheNextStep_SumsOfTheStepBefore",
        .grid = {TensorMode::k2D, 9},
        .role = LinearRole::kFirst,
@@ -88,7 +88,7 @@ class Overlap : public testing::TestWithParam<OverlapCase> {
  protected:
   static constexpr LinearShape kShape = {.tokens = 36, .in = 24, .out = 72};
 
-  // Of each rank, held or not.
+  // The results of each rank, with or without holds.
   static std::vector<Results> Run(bool held) {
     const OverlapCase& c = GetParam();
     const auto ranks = static_cast<size_t>(c.grid.ranks);

@@ -11,7 +11,7 @@
 namespace geminid::collectives {
 namespace {
 
-// Divisible by every grid's sides and depths.
+// Sizes that every grid's sides and depths divide.
 AttentionOptions Options() {
   return {.sequences = 36,
           .sequence_length = 5,
@@ -36,7 +36,7 @@ BlockGiven DrawAll(const AttentionOptions& options, Draw draw) {
           .dy = Drawn(options.tokens(), options.hidden, draw)};
 }
 
-// Turns queries and keys of every token by `sign` times its position's angles.
+// Rotates the queries and keys of every token by `sign` times the angles of its position.
 void Turn(const AttentionOptions& options, double sign, Wide& qkv) {
   if (options.rotary_theta == 0) return;
   const size_t half = options.head_dim / 2;
@@ -56,7 +56,7 @@ void Turn(const AttentionOptions& options, double sign, Wide& qkv) {
   }
 }
 
-// One query's shares of the keys up to it.
+// One query's attention weights for the keys up to it.
 std::vector<double> Shares(const AttentionOptions& options, const Wide& qkv, size_t query,
                            size_t head) {
   const size_t width = options.head_dim,
@@ -143,9 +143,9 @@ BlockResults Solve(const AttentionOptions& options, const BlockGiven& given) {
 
 class ParallelAttentionOf : public testing::TestWithParam<GridCase> {};
 
-// Every head looks for the token with the largest or the smallest code among those before, and
-// scores lie so far apart that its share is 1: attention is a choice, and every sum is exact. (The
-// gradients of queries and keys are then 0; random numbers show the others.)
+// Every head finds the token with the largest or the smallest code among those before. Scores are
+// so far apart that this token's weight is 1, so every sum is exact. The gradients of queries and
+// keys are then 0; the test with random numbers covers them.
 TEST_P(ParallelAttentionOf, WholeNumbers_AreTheDenseBlockBitForBit) {
   const AttentionOptions options = Options();
   std::mt19937 random(7);
@@ -177,7 +177,7 @@ TEST_P(ParallelAttentionOf, RandomNumbers_AreTheDenseBlockToRounding) {
     std::mt19937 random(11);
     std::normal_distribution<float> normal;
     BlockGiven given = DrawAll(options, [&] { return normal(random); });
-    for (float& weight : given.w1.elements) weight /= 6;  // so that shares differ, and none is all
+    for (float& weight : given.w1.elements) weight /= 6;  // so that weights differ and none is 1
     const BlockResults want = Solve(options, given);
     for (const BlockOutcome& rank : RunBlock<ParallelAttention>(GetParam(), options, given)) {
       ExpectClose(want, rank);
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelAttentionOf, testing::ValuesIn(AllGrids(
 
 class ParallelAttentionTraffic : public testing::TestWithParam<GridCase> {};
 
-// Long enough that all-reduces go in slices, which is what the formulas count.
+// The tensors are large enough that all-reduces are sliced, which the formulas count.
 TEST_P(ParallelAttentionTraffic, BytesPartnersAndWhatIsKept_AreTheClosedForms) {
   AttentionOptions options = Options();
   options.sequence_length = 16;

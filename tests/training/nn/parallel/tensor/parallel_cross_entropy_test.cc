@@ -18,7 +18,7 @@ using kernels::kIgnoredTarget;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kScale = 0.125F;
 
-// Logits with the columns beyond the vocabulary full of what must not count.
+// Logits whose columns beyond the vocabulary have large values that must not count.
 struct Logits {
   LogitsShape shape;
   Matrix logits;
@@ -54,7 +54,7 @@ std::vector<Outcome> RunAll(const GridCase& grid, const Logits& whole) {
     outcome.block = (*layer)->block();
     const std::vector<int32_t> targets = Cut(whole.targets, outcome.block.rows);
     std::vector<float> statistics((*layer)->statistics(), kNaN);
-    outcome.gradient = Cut(whole.logits, outcome.block);  // which it takes the place of
+    outcome.gradient = Cut(whole.logits, outcome.block);  // the gradient overwrites the logits
     const auto loss = (*layer)->Forward(outcome.gradient, targets, statistics);
     ASSERT_TRUE(loss.ok()) << loss.status();
     outcome.loss = *loss;
@@ -72,7 +72,7 @@ class ParallelCrossEntropyOf : public testing::TestWithParam<GridCase> {
   static constexpr LogitsShape kShape = {.tokens = 72, .vocabulary = 37};
 };
 
-// Exponentials of 0 and of less than -104 are 1 and 0: sums are whole numbers, and the kernel of
+// Exponentials of 0 and of less than -104 are 1 and 0. So sums are whole numbers, and the kernel of
 // one process gives the same bits.
 TEST_P(ParallelCrossEntropyOf, WholeNumbers_AreTheDenseLossBitForBit) {
   std::mt19937 random(3);
@@ -89,7 +89,7 @@ TEST_P(ParallelCrossEntropyOf, WholeNumbers_AreTheDenseLossBitForBit) {
   for (const Outcome& rank : RunAll(GetParam(), whole)) {
     EXPECT_EQ(rank.gradient, Cut(gradient, rank.block));
     EXPECT_EQ(rank.loss.counted, result.counted);
-    // Added up in float64, in another order.
+    // The sums are in float64, in another order.
     EXPECT_NEAR(rank.loss.sum, result.loss_sum, 1e-12 * result.loss_sum);
   }
 }
@@ -108,7 +108,7 @@ TEST_P(ParallelCrossEntropyOf, RandomNumbers_AreTheDenseLossToRounding) {
       const double share = std::exp(double{whole.logits.at(t, v)}) / sum;
       const bool is_target = static_cast<int32_t>(v) == whole.targets[t];
       gradient.at(t, v) = static_cast<float>(kScale * (share - is_target));
-      // Of the sum and of the exponent, which is at most 24, and of rounding what comes out.
+      // The errors of the sum, of the exponent, which is at most 24, and of rounding the result.
       error.at(t, v) = static_cast<float>(
           0x1p-24 * kScale * (share * (kShape.vocabulary + 24) + std::abs(share - is_target)));
     }
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelCrossEntropyOf, testing::ValuesIn(AllGri
 
 class ParallelCrossEntropyTraffic : public testing::TestWithParam<GridCase> {};
 
-// Few tokens' numbers go to everybody, those of many in slices: both are counted.
+// Numbers of few tokens are exchanged directly, those of many in slices: both are counted.
 TEST_P(ParallelCrossEntropyTraffic, BytesAndPartners_AreTheClosedForms) {
   for (const LogitsShape& shape : {LogitsShape{72, 37}, LogitsShape{73728, 2}}) {
     std::mt19937 random(7);
@@ -162,7 +162,7 @@ TEST_P(ParallelCrossEntropyTraffic, BytesAndPartners_AreTheClosedForms) {
 INSTANTIATE_TEST_SUITE_P(Grids, ParallelCrossEntropyTraffic, testing::ValuesIn(TrafficGrids()),
                          [](const auto& parameter) { return parameter.param.name(); });
 
-// Ranks whose columns are all beyond the vocabulary take part, and give nothing.
+// Ranks whose columns are all beyond the vocabulary take part and contribute nothing.
 TEST(ParallelCrossEntropy, MoreRanksThanWords_GiveTheLossOfTheWords) {
   const GridCase grid = {TensorMode::k1D, 4};
   std::mt19937 random(1);

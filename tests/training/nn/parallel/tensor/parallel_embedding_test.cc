@@ -13,11 +13,11 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// A whole embedding: what is given, and, one element at a time in float64, what must come out.
+// A whole embedding: the inputs, and the expected results, one element at a time in float64.
 struct Dense {
   EmbeddingShape shape;
   std::vector<int32_t> ids;
-  Matrix table, dy;             // the rows beyond the vocabulary are NaN, and are never read
+  Matrix table, dy;             // rows beyond the vocabulary are NaN and never read
   Matrix y, dtable, magnitude;  // magnitude: sums of the terms' absolute values in dtable
 
   template <class Draw>
@@ -76,7 +76,7 @@ std::vector<Outcome> RunAll(const GridCase& grid, const Dense& dense) {
 
 class ParallelEmbeddingOf : public testing::TestWithParam<GridCase> {
  protected:
-  // 37 words are divisible by no grid.
+  // No grid divides 37 words.
   static constexpr EmbeddingShape kShape = {.tokens = 72, .vocabulary = 37, .hidden = 24};
 };
 
@@ -89,8 +89,8 @@ TEST_P(ParallelEmbeddingOf, WholeNumbers_AreTheDenseLayersBitForBit) {
   }
 }
 
-// Each word comes from one rank, and zeros from the others: Y has the table's bits. The gradient
-// is a sum, in another order.
+// Each word comes from one rank, and the others give zeros: Y has the table's bits. The gradient is
+// a sum in another order.
 TEST_P(ParallelEmbeddingOf, RandomNumbers_AreTheDenseLayersToRounding) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelEmbeddingOf, testing::ValuesIn(AllGrids(
 
 class ParallelEmbeddingTraffic : public testing::TestWithParam<GridCase> {};
 
-// Short all-reduces go to everybody, long ones in slices: both are counted.
+// Short all-reduces are direct, long ones are sliced: both are counted.
 TEST_P(ParallelEmbeddingTraffic, BytesAndPartners_AreTheClosedForms) {
   for (const EmbeddingShape& shape : {EmbeddingShape{72, 37, 24}, EmbeddingShape{576, 600, 144}}) {
     std::mt19937 random(7);
@@ -150,7 +150,7 @@ TEST(ParallelEmbedding, IdThatIsNoWord_IsRefusedBeforeAnythingIsSent) {
         ParallelEmbedding::Make(groups, {.tokens = 2, .vocabulary = 3, .hidden = 4}, scratch);
     ASSERT_TRUE(layer.ok()) << layer.status();
     std::vector<float> table(8), y(8);
-    // The fourth row is there, and is no word.
+    // The table has a fourth row, but it is no word.
     const auto refused = (*layer)->Forward(std::vector<int32_t>{0, 3}, table, y);
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(refused.message(), "token 1 has the id 3; the vocabulary has 3 words");
@@ -162,7 +162,7 @@ TEST(ParallelEmbedding, IdThatIsNoWord_IsRefusedBeforeAnythingIsSent) {
   });
 }
 
-// So that tied weights are one block.
+// With equal layouts, tied weights need only one block.
 TEST(ParallelEmbedding, TableInLinesAndCubes_LiesAsTheLayerThatMakesLogits) {
   const EmbeddingShape shape = {.tokens = 72, .vocabulary = 37, .hidden = 24};
   for (const GridCase& c : AllGrids()) {

@@ -1,5 +1,6 @@
-// Every mode against the dense layer, computed one element at a time in float64 from the whole
-// matrices. Blocks are cut from those matrices, so each depth and each rank has data of its own.
+// Compares every mode with the dense layer, computed one element at a time in float64 from the
+// whole matrices. Blocks are slices of these matrices, so each depth and each rank has different
+// data.
 #include "training/nn/parallel/tensor/parallel_linear.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +17,8 @@ namespace geminid::collectives {
 namespace {
 
 struct Dense {
-  Matrix x, w, b, dy;                        // given; b has one row
-  Matrix y, dx, dw, db;                      // what must come out
+  Matrix x, w, b, dy;                        // inputs; b has one row
+  Matrix y, dx, dw, db;                      // expected results
   Matrix y_size, dx_size, dw_size, db_size;  // sums of the terms' absolute values
 };
 
@@ -70,7 +71,7 @@ Dense MakeDense(const LinearShape& shape, Draw draw) {
   return d;
 }
 
-// Small enough that every sum is exact in fp32.
+// Numbers so small that every sum is exact in fp32.
 Dense WholeDense(const LinearShape& shape) {
   std::mt19937 random(7);
   return MakeDense(shape, WholeNumbers(random, 8));
@@ -86,13 +87,13 @@ class ParallelLinearOf : public testing::TestWithParam<std::tuple<GridCase, Line
  protected:
   TensorGrid grid() const { return std::get<0>(GetParam()).grid(); }
   LinearOptions options() const {
-    // Divisible by all grids' sides and depths, and different in each direction.
+    // All grids' sides and depths divide these sizes, which differ from each other.
     return {.role = std::get<1>(GetParam()),
             .shape = {.tokens = 36, .in = 24, .out = 72},
             .bias = std::get<2>(GetParam())};
   }
 
-  // Runs forward and backward on every rank and gives what came out to `check`, with the blocks.
+  // Runs forward and backward on every rank, and passes the results to `check` with the blocks.
   struct Outcome {
     LinearBlocks blocks;
     std::vector<float> y, dx, dw, db;
@@ -166,7 +167,7 @@ TEST_P(ParallelLinearOf, RandomNumbers_AreTheDenseLayersToRounding) {
   }
 }
 
-// Every element of every matrix is held by someone, and by as many as the page says.
+// Every element of every matrix is on as many ranks as the documentation says, at least one.
 TEST_P(ParallelLinearOf, Blocks_CoverTheMatricesEvenly) {
   const auto held = [&](auto of, size_t rows, size_t columns) {
     Matrix count(rows, columns);
@@ -203,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelLinearOf,
                            return name + (std::get<2>(parameters.param) ? "_Bias" : "");
                          });
 
-// Long enough that all-reduces go in slices, which is what the formulas count.
+// The tensors are large enough that all-reduces are sliced, which the formulas count.
 class ParallelLinearTraffic : public ParallelLinearOf {};
 
 TEST_P(ParallelLinearTraffic, BytesAndPartners_AreTheClosedForms) {

@@ -83,8 +83,8 @@ class ParallelMlpOf : public testing::TestWithParam<std::tuple<GridCase, Activat
   }
 };
 
-// What goes into the activation is a multiple of 16, or of 128 for the gate: there sigmoids are 0,
-// 1/2 or 1 and every sum is exact.
+// The activation's inputs are multiples of 16, or of 128 for the gate. There sigmoids are 0, 1/2 or
+// 1, so every sum is exact.
 TEST_P(ParallelMlpOf, WholeNumbers_AreTheDenseBlockBitForBit) {
   std::mt19937 random(7);
   BlockGiven given = Given(WholeNumbers(random, 1));
@@ -101,7 +101,7 @@ TEST_P(ParallelMlpOf, RandomNumbers_AreTheDenseBlockToRounding) {
   std::mt19937 random(11);
   std::normal_distribution<float> normal;
   BlockGiven given = Given([&] { return normal(random); });
-  for (float& weight : given.w1.elements) weight /= 6;  // so that activations bend
+  for (float& weight : given.w1.elements) weight /= 6;  // so that activations are not linear
   const BlockResults want = Solve(activation(), given);
   for (const BlockOutcome& rank : RunBlock<ParallelMlp>(grid(), options(), given)) {
     ExpectClose(want, rank);
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelMlpOf,
 
 class ParallelMlpTraffic : public ParallelMlpOf {};
 
-// Long enough that all-reduces go in slices, which is what the formulas count.
+// The tensors are large enough that all-reduces are sliced, which the formulas count.
 TEST_P(ParallelMlpTraffic, BytesPartnersAndWhatIsKept_AreTheClosedForms) {
   constexpr size_t kMany = 576;
   MlpOptions options = this->options();
@@ -152,7 +152,7 @@ TEST(ParallelMlp, SpansOfTheSecondLayer_AreRefusedBeforeTheFirstSends) {
   });
 }
 
-// Two ranks of a line: the first has the first halves of both sections.
+// On a line of two ranks, the first has the first halves of both sections.
 TEST(FusedOutputs, EachRank_HasItsPartOfEverySection) {
   const TensorGrid line = *TensorGrid::Make(TensorMode::k1D, 2);
   const FusedOutputs outputs = *FusedOutputs::Make(line, {4, 2});

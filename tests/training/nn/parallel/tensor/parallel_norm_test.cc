@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// What is given, whole. gamma and beta have one row.
+// The whole inputs. gamma and beta have one row.
 struct Given {
   NormOptions options;
   Matrix x, gamma, beta, dy;
@@ -80,7 +80,7 @@ std::vector<Outcome> RunAll(const GridCase& grid, const Given& given) {
   return outcomes;
 }
 
-// The kernels of one process.
+// The results of the kernels in one process.
 Results Dense(const Given& given) {
   const auto [kind, rows, cols, epsilon] = given.options;
   Results out = {.y = given.x.elements, .dx = given.x.elements, .dgamma = given.gamma.elements};
@@ -137,8 +137,8 @@ class ParallelNormOf : public testing::TestWithParam<std::tuple<GridCase, NormKi
   }
 };
 
-// Rows of a middle and one distance from it on either side, as often: the variance is a power of
-// four, xhat is 1 or -1, and every sum is exact.
+// Half of a row's elements are a distance above its middle and half are below. So the variance is a
+// power of four, xhat is 1 or -1, and every sum is exact.
 TEST_P(ParallelNormOf, WholeNumbers_AreTheDenseLayersBitForBit) {
   constexpr size_t kTokens = 36, kHidden = 72;
   std::mt19937 random(7);
@@ -160,7 +160,7 @@ TEST_P(ParallelNormOf, WholeNumbers_AreTheDenseLayersBitForBit) {
   }
 }
 
-// One row in float64, and the sums of absolute values that rounding errs by a part of.
+// One row in float64, and the sums of absolute values that bound the rounding errors.
 struct Row {
   double mean = 0, rstd = 0, mean_g = 0, mean_gx = 0;
   double size = 0, size_g = 0, size_gx = 0;  // means of |x|, |g|, |g xhat|
@@ -187,7 +187,7 @@ struct Row {
   double Xhat(const Given& given, size_t t, size_t c) const {
     return (double{given.x.at(t, c)} - mean) * rstd;
   }
-  // Of xhat, in units of the rounding of a sum over the row.
+  // The error of xhat, in units of the rounding of a sum over the row.
   double XhatError(const Given& given, size_t t, size_t c) const {
     return rstd * (std::abs(double{given.x.at(t, c)}) + size) + std::abs(Xhat(given, t, c));
   }
@@ -263,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelNormOf,
                                   (is_rms ? "_Rms" : "_Layer");
                          });
 
-// Rows that nobody cuts are summed in the kernels' own order.
+// Rows that are not sharded are summed in the kernels' own order.
 class ParallelNormOfWholeRows : public ParallelNormOf {};
 
 TEST_P(ParallelNormOfWholeRows, RandomNumbers_HaveTheBitsOfOneProcess) {
@@ -282,7 +282,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelNormOfWholeRows,
 
 class ParallelNormTraffic : public ParallelNormOf {};
 
-// Few rows' sums go to everybody, those of many in slices: both are counted.
+// Sums of few rows are exchanged directly, those of many in slices: both are counted.
 TEST_P(ParallelNormTraffic, BytesAndPartners_AreTheClosedForms) {
   for (const auto& [tokens, hidden] : {std::pair<size_t, size_t>(36, 72), {73728, 36}}) {
     const Given given = RandomNumbers(tokens, hidden);

@@ -46,7 +46,7 @@ TEST(TensorGrid, SizesThatCannotBeCut_AreNamed) {
       "divisible by 4");
 }
 
-// Neighbours in rank share a row, so rows lie within a node.
+// Ranks with consecutive numbers share a row, so rows are within a node.
 TEST(TensorGrid, InnermostAxis_IsTheColumn) {
   const TensorGrid grid = *TensorGrid::Make(TensorMode::k25D, 8, 2);
   EXPECT_EQ(grid.side(), 2);
@@ -55,7 +55,7 @@ TEST(TensorGrid, InnermostAxis_IsTheColumn) {
   EXPECT_EQ(grid.mesh().Coordinate(6, "column"), 0);
 }
 
-// A thousand ranks: each talks to 9 along each of three axes, and nobody to 999.
+// With a thousand ranks, each talks to 9 along each of three axes, not to 999.
 TEST(TensorTraffic, ThousandRanks_HaveTwentySevenPartners) {
   const LinearShape shape = {.tokens = 100, .in = 100, .out = 100};
   const auto cube = TrafficOf(*TensorGrid::Make(TensorMode::k3D, 1000), LinearRole::kFirst, shape);
@@ -66,7 +66,7 @@ TEST(TensorTraffic, ThousandRanks_HaveTwentySevenPartners) {
   EXPECT_DOUBLE_EQ(line.backward_elements, 2 * 0.999 * 10000);
 }
 
-// The two products of an MLP, as docs/parallelism.md has them: a row of its table.
+// A row of a table of docs/parallelism.md: the two products of an MLP.
 std::string RowOf(TensorMode mode, int ranks, int depth) {
   constexpr size_t kTokens = 32768, kWidth = 12288;
   const TensorGrid grid = *TensorGrid::Make(mode, ranks, depth);

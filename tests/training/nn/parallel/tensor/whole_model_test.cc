@@ -1,5 +1,5 @@
-// All layers together, as a model of one transformer layer uses them: what one leaves is what the
-// next takes, in every mode, and the loss and all gradients are those of one rank.
+// All layers together form a model of one transformer layer. In every mode each layer's output fits
+// the next layer, and the loss and all gradients are those of one rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kVocabulary = 37, kHidden = 36, kInner = 72;
 
-// As GPT-2 has it, or as LLaMA has.
+// The options of GPT-2 or of LLaMA.
 struct Config {
   NormKind norm;
   Activation activation;
@@ -66,7 +66,7 @@ enum Parameter {
   kParameters
 };
 
-// Whole matrices, one for each parameter, sections one after the other; empty without.
+// Whole matrices, one for each parameter, with sections one after another; empty if there is none.
 std::vector<Matrix> DrawWeights(const Config& config) {
   std::mt19937 random(17);
   std::normal_distribution<float> normal(0, 0.3F);
@@ -92,7 +92,7 @@ std::vector<Matrix> DrawWeights(const Config& config) {
           Drawn(kVocabulary, kHidden, draw)};
 }
 
-// A parameter as a rank keeps it: the block of the matrix after `arrange`.
+// A parameter on a rank: its block of the matrix after `arrange`.
 struct Kept {
   std::function<Matrix(const Matrix&)> arrange;
   Block block;
@@ -138,11 +138,11 @@ class Model {
     KeepPair(kW1, mlp_->outputs(), mlp_->first(), mlp_->second());
   }
 
-  // The first of four parameters: W and bias of the first layer, then of the second.
+  // `parameter` is the first of four: W and bias of the first layer, then of the second layer.
   void KeepPair(size_t parameter, const FusedOutputs& outputs, const LinearBlocks& first,
                 const LinearBlocks& second) {
     const auto as_it_is = [](const Matrix& whole) { return whole; };
-    // Copied: what is kept outlives the layers.
+    // Copies `outputs`, because these functions outlive the layers.
     const auto rows = [outputs](const Matrix& whole) { return FusedRows(outputs, whole); };
     const auto columns = [outputs](const Matrix& whole) { return FusedColumns(outputs, whole); };
     kept_[parameter] = {rows, first.w, {}, {}};
@@ -158,7 +158,7 @@ class Model {
     }
   }
 
-  // The mean loss; gradients are in kept() afterwards.
+  // Returns the mean loss; kept() then has the gradients.
   double Step(const std::vector<int32_t>& all_ids, const std::vector<int32_t>& all_targets);
 
   const std::vector<Kept>& kept() const { return kept_; }

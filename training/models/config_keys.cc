@@ -21,7 +21,7 @@ std::uint64_t ConfigKeys::Count(const char* key, std::optional<std::uint64_t> ot
 
 std::uint64_t ConfigKeys::CountIn(const char* key, const JsonValue& value) {
   std::uint64_t count = 0;
-  // SimpleAtoi accepts spaces and signs. Of these the parser lets only '-' through.
+  // SimpleAtoi accepts spaces and signs, but the parser lets only '-' through.
   if (value.type == JsonValue::Type::kNumber && value.text[0] != '-' &&
       absl::SimpleAtoi(value.text, &count)) {
     return count;

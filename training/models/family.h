@@ -65,8 +65,9 @@ enum class Head : uint8_t {
 // Conv1D of GPT-2).
 enum class Layout { kOutIn, kInOut };
 
-// The matrices of queries, keys and values of a layer: three matrices, one matrix with three blocks
-// of outputs (GPT-2), or one matrix with the outputs of each head together (GPT-NeoX).
+// The matrices of queries, keys and values of a layer. kApart: three matrices. kInBlocks: one
+// matrix with three blocks of outputs (GPT-2). kByHead: one matrix with the outputs of each head
+// together (GPT-NeoX).
 enum class Projection : uint8_t { kApart, kInBlocks, kByHead };
 
 // The defaults are the names of LLaMA, which most families use.
@@ -102,9 +103,9 @@ struct Norms {
   bool outputs = false;    // on the outputs of attention and MLP (Gemma 2)
   uint64_t per_layer = 2;  // 1: attention and MLP read the same norm (PaLM)
   // Norms follow the embedding and each sublayer (post-norm, BERT): norm(x + f(x)). The stream
-  // between sublayers then holds the inputs of norms, and each sublayer begins with the
-  // norm of the sublayer before: with n = norm(x) it computes n + f(n), in place of x + f(n). The
-  // last norm ends the last layer.
+  // between sublayers then holds the inputs of norms. Each sublayer begins with the norm of the
+  // sublayer before: with n = norm(x) it computes n + f(n), in place of x + f(n). The last norm
+  // ends the last layer.
   bool after = false;
 };
 

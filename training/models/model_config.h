@@ -215,9 +215,9 @@ uint64_t CountActiveParameters(const ModelConfig& config);
 // table does not count: rows are looked up.
 uint64_t MatrixElements(const ModelConfig& config, Operator op, uint64_t mlps);
 
-// The floating-point operations of training on one token: 6 for each weight of a matrix product (2
-// forward, 4 backward), plus 12 layers * heads * head_dim for each of the context's tokens that
-// attention may see. Only the experts that the token visits count. By convention, recomputation to
+// The floating-point operations of training on one token. Each weight of a matrix product takes 6
+// (2 forward, 4 backward). Each of the context's tokens that attention may see takes 12 layers *
+// heads * head_dim. Only the experts that the token visits count. By convention, recomputation to
 // save memory does not count (arXiv:2204.02311, appendix B).
 double FlopsPerToken(const ModelConfig& config);
 double LayerFlopsPerToken(const ModelConfig& config);   // of one layer

@@ -15,9 +15,9 @@ struct GpuLibraries {
   kernels::AttentionLibrary* attention = nullptr;
 };
 
-// Kernels that run on `queue`, without threads. Products and attention use the kernels of
-// kernels/model in four cases: there is no library; it has no algorithm; it failed its test; or
-// rows must not depend on each other. Queue and libraries outlive the kernels.
+// Kernels that run on `queue`, without threads. Products and attention use a library unless it is
+// missing, has no algorithm or failed its test, or rows must not depend on each other. Then they
+// use the kernels of kernels/model. Queue and libraries outlive the kernels.
 ModelKernels GpuKernels(GpuQueue* queue, const GpuLibraries& libraries);
 
 }  // namespace geminid::trainer

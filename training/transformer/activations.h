@@ -85,7 +85,7 @@ uint32_t MostPlaces(const ActivationRoom& room);
 double RecomputedOperations(const ModelConfig& config, const MicroBatchShape& shape);
 
 // Twice the largest operator with its chunks, because one operator computes while its neighbour is
-// reduced or gathered; plus twice all parameters with a type of their own, such as norms.
+// reduced or gathered. Adds twice all parameters with a type of their own, such as norms.
 uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_type,
                          uint64_t chunk_elements);
 

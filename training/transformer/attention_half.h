@@ -3,10 +3,13 @@
 //
 // The backward pass recomputes the values that are not kept, in the same tiles, so keeping them
 // changes no bit. Both passes work on groups of heads: beyond the norm, a group's queries, keys,
-// values and gradients need nothing from other groups. With groups of w columns the backward pass
-// needs, beyond x and dx: n and an fp32 gradient of n (6 bytes per element of x in bf16), 8 tokens
-// w elements, and the attention kernel's workspace. If the model norms each head of queries and
+// values and gradients need nothing from other groups. If the model norms each head of queries and
 // keys (ModelConfig::norms_heads), all heads are one group, because they share the norm's gain.
+//
+// With groups of w columns the backward pass needs, beyond x and dx:
+//   n and an fp32 gradient of n: 6 bytes per element of x in bf16
+//   8 tokens w elements
+//   the attention kernel's workspace
 #ifndef GEMINID_TRAINING_TRANSFORMER_ATTENTION_HALF_H_
 #define GEMINID_TRAINING_TRANSFORMER_ATTENTION_HALF_H_
 

@@ -309,7 +309,7 @@ class Decoder final : public Transformer {
     return loss_sum;
   }
 
-  // The weights for an operator's backward pass. In halves, its first half writes no gradients of
+  // The weights for an operator's backward pass. The first of two halves writes no gradients of
   // weights.
   absl::StatusOr<std::unique_ptr<ParameterUse>> UseBackward(Run& run,
                                                             std::span<const ParameterId> ids) {

@@ -50,9 +50,8 @@ class Transformer {
   virtual size_t BoundaryElements(size_t tokens) const = 0;
 
   // --- a part, as a stage of a pipeline has it ---
-  // The previous part passes in [tokens, hidden], and this part passes [tokens, hidden] to the next
-  // one, in host memory. The spans are empty at the model's ends. They hold values of the model's
-  // data type.
+  // [tokens, hidden] come in from the previous part and go out to the next part, in host memory.
+  // The spans are empty at the model's ends. They hold values of the model's data type.
 
   // Runs forward with weights in Pass::kEvaluate. Call this within a micro-batch of the source,
   // before the backward pass.

@@ -54,9 +54,8 @@ struct HeadsView {
   size_t token_stride = 0;
 };
 
-// Bytes of workspace, the same for forward and backward: 4 (5 S D + 192 D + 8320) for each thread,
-// with S the sequence in whole blocks of 64 and D head_dim in whole vectors of 16. At 1024 x 64:
-// 1.3 MiB.
+// Bytes of workspace for either pass: 4 (5 S D + 192 D + 8320) for each thread. S is the sequence
+// in whole blocks of 64, and D is head_dim in whole vectors of 16. At 1024 x 64: 1.3 MiB.
 size_t AttentionWorkspaceBytes(const AttentionShape& shape, size_t threads = 1);
 
 // Writes out[batch*queries, heads, head_dim] and lse[batch, heads, queries] (log of the sum of the

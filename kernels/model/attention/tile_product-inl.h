@@ -1,5 +1,5 @@
-// The matrix product inside attention: C[m,n] (+)= A[m,k] B[k,n] on fp32 blocks in cache, with
-// C and B row-major and A read through any pair of strides (so A may be a transpose).
+// The matrix product inside attention: C[m,n] (+)= A[m,k] B[k,n] on fp32 blocks in cache. C and B
+// are row-major. A is read with any pair of strides, so it may be a transpose.
 //
 // Each element of C is one chain of multiply-adds over increasing k, so tile sizes, which differ
 // between instruction sets, do not change its bits. m is a multiple of 4, n of 16.

@@ -136,9 +136,8 @@ Status RunTiles(const MatmulShape& s, const In* a, const In* b, const Out* bias,
   });
 }
 
-// A product on fp32 copies, panel after panel. The layout of the workspace, in bytes: all of A
-// and the bias, then for each thread a panel of B, a tile of C and the scratchpad of their
-// product.
+// A product on fp32 copies, panel after panel. The workspace, in bytes, has all of A and the bias.
+// Then it has for each thread a panel of B, a tile of C and the scratchpad of their product.
 template <typename Out>
 struct Widening {
   // Throws as Plan does.

@@ -4,8 +4,10 @@
 //
 // The bits of a row of C depend only on that row of A, on B, n, k and the element types. They do
 // not depend on m, on the row's index, or on threads. (Matmul chooses its sums by the whole shape,
-// including m.) So a token has the same numbers alone and among others, and generation gives the
-// same results with a KV cache and without one.
+// including m.)
+//
+// So a token has the same numbers alone and among others, and generation gives the same results
+// with a KV cache and without one.
 //
 // Sums are fp32 in a fixed order, rounded to C's element type once, after the bias and the old C
 // were added. B is read in place, once per eight rows of A (four without AVX-512). So few rows are

@@ -15,8 +15,8 @@ namespace geminid::trainer {
 
 using NamedTensors = std::map<std::string, std::vector<double>>;
 
-// The dropout factor of element `h` of token `t` at a position of the model: 0 is the embedding, 1
-// + 2 layer the output of the layer's attention, 2 + 2 layer that of its MLP.
+// The dropout factor of element `h` of token `t` at a position of the model. 0 is the embedding; 1
+// + 2 layer is the output of a layer's attention, and 2 + 2 layer that of its MLP.
 using Factor = std::function<double(size_t place, size_t t, size_t h)>;
 
 // The sum of the cross-entropy over all tokens of all sequences.

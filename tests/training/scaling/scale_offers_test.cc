@@ -1,4 +1,4 @@
-// When the first rank answers a daemon's requests for another number of ranks, and what it says.
+// The first rank's answers to a daemon's requests for another number of ranks, and their timing.
 // The daemon that receives the offers is a fake; the session is with a real daemon.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>

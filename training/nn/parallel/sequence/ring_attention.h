@@ -41,10 +41,14 @@ struct RingShape {
 //   backward  2 (P-1) n + 2 P n: keys and values again, and their gradients, back to the owner
 // The next keys and values, and the gradients of the previous ones, travel during the attention to
 // the current ones. Every rank does the same work in every step, except for its own keys, of which
-// half are visible. A pass takes 4 n elements while it runs; the backward pass takes 8 n and one
-// number per query. Both also take the larger of the kernel's workspace and a tile of scores
-// (visible_attention.h), the latter with 2 n more in the backward pass: RingAttentionBytes. If that
-// is refused, a pass returns RESOURCE_EXHAUSTED and tells the other ranks. One thread at a time.
+// half are visible.
+//
+// RingAttentionBytes is the memory of a pass:
+//   buffers   4 n elements; in the backward pass 8 n, and one number per query
+//   work      the larger of the kernel's workspace and a tile of scores (visible_attention.h),
+//             the latter with 2 n more in the backward pass
+// If that is refused, a pass returns RESOURCE_EXHAUSTED and tells the other ranks. One thread at a
+// time.
 class RingAttention {
  public:
   // INVALID_ARGUMENT if 2 P does not divide the sequence, or kv_heads the heads. `ranks` and

@@ -32,9 +32,9 @@ class VisibleAttention {
 
   static constexpr size_t kTileRows = 64;
 
-  // The buffers of a call, for at most so many keys, in fp32: a tile's scores, and either the
-  // scores times the values, or in the backward pass the gradients of the scores. The workspace of
-  // matrix products comes from `memory`.
+  // The buffers of a call, for at most so many keys, in fp32. `scores` has a tile's scores.
+  // `beside` has the scores times the values, or in the backward pass the gradients of the scores.
+  // The workspace of matrix products comes from `memory`.
   struct Room {
     Memory* memory = nullptr;   // outlives the call
     std::span<float> scores{};  // [tile, keys]

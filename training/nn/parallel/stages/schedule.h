@@ -7,8 +7,8 @@
 //   1F1B, interleaved   part p of stage s is at position p S + s        0 1 2 3 0 1 2 3
 //   ZBV                 parts at positions s and 2S - 1 - s             0 1 2 3 3 2 1 0
 //
-// A backward has two halves, which may be apart: the gradient of the input, for which the stage
-// before waits, and the gradients of the weights, for which no stage waits.
+// A backward has two halves, which may be apart. The stage before waits for the gradient of the
+// input. No stage waits for the gradients of the weights.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_SCHEDULE_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_SCHEDULE_H_
 

@@ -13,8 +13,8 @@
 namespace geminid::collectives {
 
 // The order of the fused layer's outputs. Each rank along the axis that partitions the outputs has
-// its part of every section in one block: part 0 of the first section, part 0 of the second, ...,
-// then the parts 1.
+// its part of every section in one block. So the order is: part 0 of the first section, part 0 of
+// the second, ..., then the parts 1.
 class FusedOutputs {
  public:
   // `sections`: the features of each section. INVALID_ARGUMENT if a section is not evenly

@@ -17,10 +17,12 @@
 // so a rank stores 1/d^3 of each in between. All-reduces of up to kDirectAllReduceBytes receive
 // (P-1) times their size instead.
 //
-// Collectives run during products that do not need their results. In 2D and 2.5D these are the
-// blocks of the next step and the sums of the previous step; in 1D the sum of dX during the product
-// for dW; in 3D several gathers at a time, and the sum of dX. Results have the same bits on every
-// backend and at every timing: partial sums are added in rank order.
+// Collectives run during products that do not need their results:
+//   2D, 2.5D  the blocks of the next step and the sums of the previous step
+//   1D        the sum of dX, during the product for dW
+//   3D        several gathers at a time, and the sum of dX
+// Results have the same bits on every backend and at every timing: partial sums are added in rank
+// order.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_LINEAR_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_LINEAR_H_
 

@@ -14,18 +14,18 @@
 namespace geminid::planner {
 namespace {
 
-// A candidate that moves more bytes must be faster by this part of the step: a prediction is no
-// better than that, and the link may have other users.
+// A candidate that moves more bytes must be faster by this fraction of the step: predictions are no
+// more exact, and the link may have other users.
 constexpr double kGainWorthMoreBytes = 1e-3;
 
-// Candidates are built until so many operations were spent, each a few dozen nanoseconds, so that
-// 20,000 uses take about a second at most. Counted, not timed: the same plan
-// everywhere. Deciding what to keep, scheduling and predicting cost some operations per gap.
+// Building candidates ends after this many operations of a few dozen nanoseconds each: about a
+// second for 20,000 uses. Operations are counted, not timed, so that every machine makes the same
+// plan. Choosing, scheduling and predicting cost kWorkPerGap operations per gap.
 constexpr std::int64_t kWorkLimit = 5'000'000;
 constexpr std::int64_t kWorkPerGap = 15;
-// Variants of placing the same choice are tried within this part of it: other choices gain more.
+// Placing one choice in several ways may spend this much: other choices gain more.
 constexpr std::int64_t kWorkForVariants = kWorkLimit / 5;
-// A cache that is simulated is given up after that.
+// The simulation of a cache is given up after this many operations.
 constexpr std::int64_t kWorkOnDemand = kWorkLimit / 40;
 
 bool StallsForSpace(const Candidate& candidate) {
@@ -34,7 +34,7 @@ bool StallsForSpace(const Candidate& candidate) {
                      [](const Stall& stall) { return stall.cause == StallCause::kSpace; });
 }
 
-// Gradients leave between two moments.
+// The same problem with gradients that leave at once, between two moments.
 Problem WithoutDrains(Problem problem) {
   std::fill(problem.required_bytes.begin(), problem.required_bytes.end(), 0);
   for (Item& item : problem.items) {
@@ -46,7 +46,7 @@ Problem WithoutDrains(Problem problem) {
   return problem;
 }
 
-// Builds candidates from what they keep.
+// Builds and collects candidates. Each starts from the set of gaps that it retains.
 class Candidates {
  public:
   Candidates(const Trace& trace, const PlannerOptions& options, const Problem& problem,
@@ -59,8 +59,8 @@ class Candidates {
         least_step_seconds_(bounds.step_lower_bound_seconds),
         work_(problem.drain_steps) {}
 
-  // Returns false, and does nothing, if this cannot be better than the best so far; the more bytes,
-  // the less it can.
+  // Adds the candidate that retains `retained`. Returns false and does nothing if that candidate
+  // cannot be better than the best so far.
   bool Try(const Retention& retained) {
     const std::uint64_t least_bytes = LoadBytes(problem_, retained);
     if (!CanWin(least_bytes)) return false;
@@ -76,7 +76,7 @@ class Candidates {
     return true;
   }
 
-  // Keeps what fits beside a reserve, if the budget is not spent.
+  // Retains what fits beside a reserve. Returns false if the budget is spent or Try() does.
   bool TryReserve(std::int64_t reserve_bytes) {
     if (IsSpent()) return false;
     work_ += kWorkPerGap * static_cast<std::int64_t>(problem_.gaps.size());
@@ -93,8 +93,9 @@ class Candidates {
     Add(std::move(candidate));
   }
 
-  // What a cache that follows the rule does: with its places, loaded ahead. For the least time also
-  // what it does if gradients leave at once.
+  // Adds the candidate of a cache that follows the rule: the cache's offsets, with loads issued
+  // ahead. For Objective::kStepTime, also adds the candidate of the same cache if gradients left at
+  // once.
   void TryOnDemand(const CacheRule& rule, Stage stage) {
     if (problem_.without.Has(stage)) return;
     TryOnDemandIn(problem_, rule);
@@ -113,8 +114,8 @@ class Candidates {
            (options_.objective == Objective::kStepTime && StallsForSpace(last()));
   }
 
-  // The fewest bytes; or of those that are as fast as the fastest, the fewest bytes. The first of
-  // equals.
+  // kBytes: the candidate with the fewest bytes. kStepTime: the one with the fewest bytes among
+  // those as fast as the fastest. The first of equals.
   const Candidate& Best() const {
     double most_seconds = std::numeric_limits<double>::infinity();
     if (options_.objective == Objective::kStepTime) {
@@ -137,7 +138,7 @@ class Candidates {
  private:
   bool IsSpent() const { return !candidates_.empty() && work_ >= kWorkLimit; }
 
-  // Placing only adds bytes, and no step is shorter than the bound.
+  // Placement only adds bytes, and no step is shorter than the bound.
   bool CanWin(std::uint64_t least_bytes) const {
     return std::none_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
       return candidate.h2d_bytes <= least_bytes &&
@@ -158,7 +159,8 @@ class Candidates {
     AddPlaced(std::move(cached->drafts));
   }
 
-  // The bounds hold for the drains that were asked for: what is below them has cut these short.
+  // The bounds hold for the drains that the options ask for. A candidate below a bound has
+  // shortened drains, so it is removed.
   void AddPlaced(std::vector<ResidencyDraft> drafts) {
     ExtendDrains(options_, problem_, drafts);
     Candidate candidate;
@@ -186,10 +188,10 @@ class Candidates {
   std::vector<Candidate> candidates_;
 };
 
-// Keeping as much as fits leaves no space to load ahead, so that loads are waited for, and little
-// to arrange unequal chunks in, so that drafts are split. Holding back room for one, two, four, ...
-// chunks of mean size (one, four, sixteen if the budget is short) buys overlap with bytes, and
-// sometimes saves bytes. Ends when neither trouble is left.
+// Retaining as much as fits leaves no space to load ahead, so moments wait for loads. It also
+// leaves little space to arrange unequal chunks, so drafts are split. A reserve of one, two, four,
+// ... chunks of mean size (one, four, sixteen if the budget is short) overlaps more for more bytes.
+// Sometimes it even saves bytes. Ends when the last candidate lacks no space.
 void TryReserves(const Problem& problem, Candidates& candidates) {
   std::int64_t total = 0;
   for (const Item& item : problem.items) total += item.extent_bytes;
@@ -202,7 +204,7 @@ void TryReserves(const Problem& problem, Candidates& candidates) {
   }
 }
 
-// Where chunks are unequal, or copies stay valid over the boundary, a cache may be better.
+// If chunks have unequal sizes, or copies stay valid over the boundary, a cache may be better.
 void TryCaches(const Problem& problem, Candidates& candidates) {
   using Leaves = CacheRule::Leaves;
   candidates.TryOnDemand({.leaves = Leaves::kCheapestWindow}, Stage::kCheapestWindow);

@@ -12,7 +12,8 @@
 
 namespace geminid::planner {
 
-// A complete answer: what stays, where it lies, when it moves, and how long a step takes with it.
+// A complete candidate plan: which chunks stay, at which offsets, when loads are issued, and the
+// predicted time of a step.
 struct Candidate {
   std::vector<ResidencyDraft> drafts;
   std::uint64_t h2d_bytes = 0;
@@ -20,11 +21,12 @@ struct Candidate {
   StepPrediction prediction;
 };
 
-// Builds candidates and chooses the best: the fewest bytes, or of those that are as fast as the
-// fastest, the fewest bytes. The work is bounded in counted operations, not in time, so that every
-// rank chooses the same.
+// Builds candidates and chooses the best. For Objective::kBytes it has the fewest bytes. For
+// kStepTime it has the fewest bytes among the candidates that are as fast as the fastest. A budget
+// of counted operations bounds the work, not a time, so that every rank chooses the same candidate.
 //
-// `bounds` are the lower bounds of the plan; building ends when no candidate can be better.
+// `bounds` are the lower bounds of the plan. Building ends when no further candidate can be
+// better.
 Candidate BestCandidate(const Trace& trace, const PlannerOptions& options, const Problem& problem,
                         const Plan& bounds);
 

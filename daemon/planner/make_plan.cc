@@ -54,7 +54,7 @@ void FillResidencies(const Problem& problem, const std::vector<ResidencyDraft>& 
                                 .end = draft.end,
                                 .permanent = draft.permanent});
   }
-  // By item, which is by first use of the iteration.
+  // In the order of items, which is the order of their first use in the iteration.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> resident;
   for (std::uint32_t i = 0; i < drafts.size(); ++i) {
     const ResidencyDraft& draft = drafts[i];
@@ -88,7 +88,7 @@ void FillSteps(const Problem& problem, const std::vector<ResidencyDraft>& drafts
          .becomes_gradient = item.uses[last_use].invalidates,
          .free_moment = static_cast<Moment>(end > n ? end - n : end)});
   }
-  // Loads of the next iteration sort before those of this one by deadline, but are needed later.
+  // By deadline, loads for the next iteration sort before loads for this one, but are needed later.
   for (std::size_t t = 0; t < plan.steps.size(); ++t) {
     std::vector<Load>& loads = plan.steps[t].loads;
     std::stable_partition(loads.begin(), loads.end(),
@@ -139,7 +139,7 @@ absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options,
   plan.split_bytes = chosen.split_bytes;
   for (const MomentTrace& moment : trace.moments) plan.compute_seconds += moment.compute_seconds;
   plan.predicted_step_seconds = chosen.prediction.step_seconds;
-  // What holds for every plan holds for this one, whichever way the sums of the two round.
+  // Every plan respects the bound. The minimum hides that the two sums round differently.
   plan.step_lower_bound_seconds =
       std::min(plan.step_lower_bound_seconds, plan.predicted_step_seconds);
   plan.stalls = chosen.prediction.stalls;

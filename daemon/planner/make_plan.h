@@ -8,25 +8,25 @@
 
 namespace geminid::planner {
 
-// Plans one iteration. A pure function: no I/O, threads, clocks or randomness, and the same input
-// gives the same bits on every machine, so each rank may compute the plan for itself.
+// Plans one iteration. A pure function: no I/O, threads, clocks or randomness. The same input gives
+// the same bits on every machine, so each rank may compute the plan for itself.
 //
 // Renaming chunks (permuting Trace::chunks and the indices in the uses) only renames the plan.
 //
-// Optimality, for Objective::kBytes: with chunks of one size and no valid copy crossing the
-// iteration boundary the choice of what stays is optimal (Belady's rule; retention.h), and if
-// besides the capacity falls and then rises over the iteration, as activations make it do, every
-// choice can be placed at fixed offsets (assign_offsets.h), so h2d_bytes equals lower_bound_bytes.
-// Otherwise compare the two.
+// Optimality, for Objective::kBytes. If chunks have one size and no valid copy crosses the
+// iteration boundary, the choice of what stays is optimal (Belady's rule; retention.h). If the
+// capacity also falls and then rises over the iteration, as activations make it do, every choice
+// can be placed at fixed offsets (assign_offsets.h). h2d_bytes then equals lower_bound_bytes. In
+// other cases compare the two.
 //
-// Errors: INVALID_ARGUMENT for a malformed trace or option; RESOURCE_EXHAUSTED if the chunks of one
-// moment do not fit beside its workspace (or under kDevice all chunks beside the largest
-// workspace), with the moment, the bytes, and the smallest arena that would do.
+// Errors: INVALID_ARGUMENT for a malformed trace or option. RESOURCE_EXHAUSTED if the chunks of one
+// moment do not fit beside its workspace, with the moment, the bytes, and the smallest arena that
+// would do. Policy::kDevice needs space for all chunks beside the largest workspace.
 //
-// Cost: O((uses + moments) log) for each of at most some fifty candidate plans, usually one to
-// three, and no further one once a budget of counted operations is spent: 10,000 chunks and 20,000
-// uses take about a second in the worst order (tools/bench/planner_bench.cc).
-// `without`: parts left out, to measure what they are worth.
+// Cost: O((uses + moments) log) for each candidate plan. There are usually one to three, at most
+// about fifty. No further one is built once a budget of counted operations is spent. 10,000 chunks
+// and 20,000 uses take about a second in the worst order (tools/bench/planner_bench.cc).
+// `without`: stages that the planner leaves out, to measure what they are worth.
 absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlannerOptions& options,
                               const StageSet& without = {});
 

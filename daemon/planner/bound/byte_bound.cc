@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxIterations = 8;
 constexpr std::size_t kMaxLevels = 8;
-// Covers the rounding of the few hundred additions and products behind a bound with several levels.
+// Covers the rounding of a few hundred additions and products in a bound with several levels.
 constexpr double kRoundingMargin = 1e-9;
 
 // Transfer bytes per byte of extent, as a fraction, compared exactly.
@@ -34,7 +34,7 @@ Ratio RatioOf(const Item& item) {
   return {item.transfer_bytes, static_cast<std::uint64_t>(item.extent_bytes)};
 }
 
-// Distinct ratios above zero, ascending, thinned to kMaxLevels with the smallest among them.
+// Distinct ratios above zero, ascending, thinned to kMaxLevels. The smallest always stays.
 std::vector<Ratio> Levels(const Problem& problem) {
   std::vector<Ratio> all;
   for (const Item& item : problem.items) {

@@ -10,24 +10,24 @@ namespace geminid::planner {
 // A proven lower bound on the bytes that any plan, repeated each iteration, must load per
 // iteration.
 //
-// 1. Gaps without value cost one load each, whatever is kept.
+// 1. A gap without value costs one load, whatever a plan retains.
 // 2. Relaxation: let each byte of a chunk be a page of its own. Every plan is also a schedule of
-//    pages, so the best schedule of pages loses no more. Pages have equal sizes, so giving up those
-//    with the farthest next use is optimal (retention.h): E bytes are lost at least.
-// 3. A lost byte of a chunk costs w = transfer / extent. If w differs, order its values
-//    0 < w1 < w2 < ...; the cost is the sum over k of (wk - wk-1) times the bytes lost by chunks
-//    with w >= wk, and each of these terms is at least what step 2 gives for those chunks alone,
-//    with the room the others only take from them. Beyond a few distinct values, w is rounded down
-//    to one of them.
-// 4. Over the boundary: a plan repeated q times loses in q iterations at least what the best
-// schedule
-//    loses that starts with everything held for free. If the state of that schedule repeats, its
-//    mean over the repeating part is the limit for q to infinity; otherwise its mean from the start
-//    holds.
-// With equal sizes the capacities are whole slots, all losses are whole chunks, and without valued
-// gaps over the boundary the bound is attained.
+//    pages, so the best schedule of pages loses no more. Pages have equal sizes, so evicting the
+//    pages with the farthest next use is optimal (retention.h). Every plan loses at least the bytes
+//    that this schedule loses.
+// 3. A lost byte of a chunk costs w = transfer / extent. If w differs, order its values 0 < w1 < w2
+//    < ... The cost is the sum over k of (wk - wk-1) times the bytes lost by chunks with w >= wk.
+//    Each of these terms is at least the result of step 2 for those chunks alone, because the other
+//    chunks only take space from them. Beyond a few distinct values, w is rounded down to one of
+//    them.
+// 4. Over the boundary: compare a plan that is repeated q times with the best schedule of q
+//    iterations that starts with everything held for free. The plan loses at least as much. If the
+//    state of that schedule repeats, its mean over the repeating part is the limit for q to
+//    infinity. Otherwise its mean from the start holds.
+// If sizes are equal and no valued gap crosses the boundary, the bound is attained: capacities are
+// whole slots, and losses are whole chunks.
 //
-// The answer is for the drains in `problem` (which occupy space). O(8 * 8 * G log G) at worst.
+// The bound holds for the drains in `problem`, which occupy space. O(8 * 8 * G log G) for G gaps.
 std::uint64_t LowerBoundBytes(const Problem& problem);
 
 }  // namespace geminid::planner

@@ -11,7 +11,7 @@
 namespace geminid::planner {
 namespace {
 
-// Besides the boundary and the moment of least capacity, so many starts of windows are tried.
+// Windows start at the boundary, at the moment of least capacity, and at this many others.
 constexpr std::int64_t kInnerWindows = 3;
 
 double LeastLoadSeconds(const LinkModel& link, const Item& item) {
@@ -22,7 +22,7 @@ double LeastSecondsPerByte(const LinkModel& link, const Item& item) {
   return LeastLoadSeconds(link, item) / static_cast<double>(item.extent_bytes);
 }
 
-// The loads after some moment s: -1 is the iteration boundary.
+// The loads after the moment `start`. A start of -1 is the iteration boundary.
 class LoadsAfter {
  public:
   LoadsAfter(const LinkModel& link, const Problem& problem,
@@ -39,12 +39,12 @@ class LoadsAfter {
     for (std::uint32_t g = 0; g < problem.gaps.size(); ++g) Enter(g);
   }
 
-  // Per moment, the least seconds of loads issued after s and due by it.
+  // Per moment, the least seconds of the loads that are issued after `start` and due by the moment.
   std::vector<double> Run();
 
  private:
-  // Only loads that take at least this per byte compete, and count as if they took just this: the
-  // least of all that is at least half of the most.
+  // Only loads that take at least level_ seconds per byte compete, and each counts as level_. The
+  // level is the smallest of the items' values that is at least half of the largest.
   void ChooseLevel() {
     double most = 0;
     for (const Item& item : problem_.items) most = std::max(most, LeastSecondsPerByte(link_, item));
@@ -61,7 +61,7 @@ class LoadsAfter {
     const std::int64_t shift = gap.crosses_boundary ? problem_.num_moments : 0;
     const std::int64_t first = gap.first - shift;
     const std::int64_t last = gap.last - shift;
-    if (last < start_) return;  // due at s or before
+    if (last < start_) return;  // due at start_ or before
     const bool spans = first <= start_;
     const bool stale = start_ == -1 && item.changes && gap.crosses_boundary;
     if (stale || (!spans && !gap.valued)) {
@@ -78,9 +78,9 @@ class LoadsAfter {
   const std::vector<std::int64_t>& free_bytes_;
   const std::int64_t start_;
   double level_ = 0;
-  std::vector<double> forced_seconds_;  // by the moment they are due
+  std::vector<double> forced_seconds_;  // by the moment at which they are due
   std::vector<std::int64_t> held_bytes_;
-  std::vector<std::vector<std::uint32_t>> starting_, ending_;  // gaps, by moments after s
+  std::vector<std::vector<std::uint32_t>> starting_, ending_;  // gaps, by moments after start_
 };
 
 std::vector<double> LoadsAfter::Run() {
@@ -118,8 +118,8 @@ std::vector<double> LoadsAfter::Run() {
   return seconds;
 }
 
-// The least seconds of loads between the end of each moment and the start of the next, at the index
-// of the latter: those of the chunks that the latter uses and the former has no room for.
+// Element t: the least seconds of the loads between the end of moment t - 1 and the start of t.
+// They are the loads of chunks that t uses and that do not fit at t - 1.
 std::vector<double> WaitsBetweenMoments(const Trace& trace, const Problem& problem,
                                         const std::vector<std::int64_t>& free_bytes) {
   const std::int64_t n = problem.num_moments;
@@ -130,7 +130,7 @@ std::vector<double> WaitsBetweenMoments(const Trace& trace, const Problem& probl
   };
   std::vector<New> entering(static_cast<std::size_t>(n));
   for (const Gap& gap : problem.gaps) {
-    if (gap.last < gap.first && gap.valued) continue;  // used at the moment before, too
+    if (gap.last < gap.first && gap.valued) continue;  // the moment before uses it too
     const Item& item = problem.items[gap.item];
     New& at = entering[static_cast<std::size_t>((gap.last + 1) % n)];
     const double seconds = LeastLoadSeconds(trace.link, item);
@@ -192,7 +192,7 @@ std::vector<double> EarliestStarts(const Trace& trace, const PlannerOptions& opt
   const std::vector<double> waits = WaitsBetweenMoments(trace, problem, free_bytes);
   std::vector<double> earliest = waits;
   for (const std::int64_t start : WindowStarts(problem)) {
-    // Starts ascend, so nothing later changes when the moment of this one can end.
+    // Starts ascend, so no later window changes when the moment of this one can end.
     for (std::size_t t = 1; t < earliest.size(); ++t) {
       const double after_previous =
           earliest[t - 1] + trace.moments[t - 1].compute_seconds + waits[t];

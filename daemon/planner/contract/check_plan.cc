@@ -239,7 +239,7 @@ absl::Status CheckBytes(const Trace& trace, const Plan& plan) {
   return absl::OkStatus();
 }
 
-// The residencies tell the same story as the steps.
+// The residencies describe the same loads and drops as the steps.
 absl::Status CheckResidencies(const Trace& trace, const Plan& plan) {
   using Event = std::tuple<ChunkIndex, std::int64_t, std::uint64_t, std::int64_t>;
   const auto n = static_cast<std::int64_t>(trace.moments.size());
@@ -280,7 +280,7 @@ absl::Status CheckPlan(const Trace& trace, const Plan& plan) {
     return Bad("it has ", plan.steps.size(), " steps for ", trace.moments.size(), " moments");
   }
   if (plan.options.alignment_bytes == 0) return Bad("its alignment is zero");
-  // Twice: what the first iteration leaves behind must not disturb the next.
+  // Two iterations: the state after the first must not disturb the second.
   Executor executor(trace, plan);
   if (absl::Status status = executor.Start(); !status.ok()) return status;
   for (int iteration = 0; iteration < 2; ++iteration) {

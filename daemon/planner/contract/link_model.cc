@@ -35,7 +35,7 @@ std::size_t LinkSimulation::Send(Direction direction, std::uint64_t bytes) {
   return queue.work.size() - 1;
 }
 
-// Until the head of the queue starts to flow or is done.
+// Seconds until the head of the queue starts to flow or is done.
 double LinkSimulation::SecondsToEvent(const Queue& queue, const Queue& other) const {
   if (!queue.busy()) return std::numeric_limits<double>::infinity();
   if (!queue.flows()) return queue.latency[queue.next];
@@ -43,14 +43,14 @@ double LinkSimulation::SecondsToEvent(const Queue& queue, const Queue& other) co
   return queue.work[queue.next] / share;
 }
 
-// `flow_seconds`: the work that is done if the head flows; the event itself leaves exactly nothing.
+// Advances the head of the queue. `flow_seconds`: the work that is done if the head flows.
 void LinkSimulation::Pass(double seconds, double flow_seconds, Queue& queue) const {
   if (!queue.busy()) return;
   double& left = queue.flows() ? queue.work[queue.next] : queue.latency[queue.next];
   left = std::max(0.0, left - (queue.flows() ? flow_seconds : seconds));
 }
 
-// To the next event, or to the limit if that comes first.
+// Advances to the next event, or to the limit if that comes first.
 void LinkSimulation::Step(double limit_seconds) {
   Queue& up = queues_[kUp];
   Queue& down = queues_[kDown];

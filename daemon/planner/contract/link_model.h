@@ -9,19 +9,19 @@
 
 namespace geminid::planner {
 
-// Bytes per second of one rank and one direction while all ranks behind the uplink transfer and the
+// Bytes per second of one rank in one direction, while all ranks behind the uplink transfer and the
 // other direction is idle.
 double UpBytesPerSecond(const LinkModel& link);
 double DownBytesPerSecond(const LinkModel& link);
 
-// The least time in which both directions can finish work that takes them `up_seconds` and
-// `down_seconds` alone. With share s, x seconds of both at once do s x of either, so the time is
-// up + down - (2 s - 1) x, least for x = min(up, down) / s.
+// The least time in which both directions finish their work. Alone, they take `up_seconds` and
+// `down_seconds`. With share s, x seconds of both at once do s x of either. So the time is up +
+// down - (2 s - 1) x, which is least for x = min(up, down) / s.
 double BothDirectionsSeconds(const LinkModel& link, double up_seconds, double down_seconds);
 
-// A simulation of the link: each direction serves its transfers one after another; while bytes of
-// both directions flow, both are slowed to their share. Latency delays only its own direction.
-// Exact: time passes from event to event.
+// A simulation of the link. Each direction serves its transfers one after another. While bytes of
+// both directions flow, both are slowed to their share. Latency delays only its own direction. The
+// simulation is exact: time passes from event to event.
 class LinkSimulation {
  public:
   enum Direction : std::size_t { kUp = 0, kDown = 1 };
@@ -34,14 +34,14 @@ class LinkSimulation {
   // Lets time pass until `seconds`, which must not lie in the past.
   void AdvanceTo(double seconds);
 
-  // Lets time pass until the transfer is done if it is not; returns when it was done.
+  // Lets time pass until the transfer is done. Returns when it was done, which may be in the past.
   double Finish(Direction direction, std::size_t number);
 
   double now() const { return now_; }
 
  private:
   struct Queue {
-    // Of the transfers not done: seconds of latency, then seconds alone at full speed.
+    // For each transfer: the remaining seconds of latency, and the remaining seconds at full speed.
     std::vector<double> latency, work;
     std::vector<double> done_at;
     std::size_t next = 0;  // the first transfer not done

@@ -8,46 +8,50 @@
 #include "absl/status/status.h"
 #include "daemon/planner/contract/trace.h"
 
-// What to load, where, and what to drop, at each moment of every iteration: the planner's output.
+// The planner's output: which chunks to load, at which offsets, and which to drop, at each moment
+// of every iteration.
 //
-// How a plan is executed. Before the first planned iteration load `resident_at_start`. Then at each
-// moment t, in this order: wait until the gradients with free_moment t have left; issue
-// steps[t].loads in their order; wait until the loads with deadline t are complete; compute; apply
-// steps[t].drops. The wait for gradients comes first because a load of the same moment may take
-// their extents. A drop of a weight frees its extent at once and moves no bytes; a drop of a
-// gradient frees it at `free_moment`. Free moment N is waited for after the last moment, before the
-// optimizer. The plan repeats unchanged every iteration.
+// How a plan is executed. Before the first planned iteration, load `resident_at_start`. Then at
+// each moment t, in this order:
+// - wait until the gradients with free_moment t have left: a load of this moment may take their
+//   extents;
+// - issue steps[t].loads in their order;
+// - wait until the loads with deadline t are complete, and compute;
+// - apply steps[t].drops. A drop of a weight frees its extent at once and moves no bytes. A drop of
+//   a gradient frees it at `free_moment`.
+// After the last moment and before the optimizer, wait for the gradients with free moment N. The
+// plan repeats unchanged every iteration.
 
 namespace geminid::planner {
 
-// Two sums of many durations that differ by less are equal.
+// Two sums of many durations are equal if they differ by less than this fraction.
 inline constexpr double kRounding = 1e-9;
 
 enum class Policy {
-  kDevice,  // every chunk keeps its own place on the device; an error if they do not fit together
-  kCpu,     // a chunk leaves after each moment unless the next one uses it
-  kAuto,    // keep what saves most
+  kDevice,  // every chunk has its own place on the device; an error if they do not fit together
+  kCpu,     // a chunk leaves after each moment unless the next moment uses it
+  kAuto,    // the planner chooses which chunks stay
 };
 
 enum class Objective {
-  kStepTime,  // least predicted step time, then least bytes
-  kBytes,     // least bytes over the link, whatever it does to overlap
+  kStepTime,  // least predicted step time, then fewest bytes
+  kBytes,     // fewest bytes over the link, even if fewer loads overlap computation
 };
 
 struct PlannerOptions {
   Policy policy = Policy::kAuto;
   Objective objective = Objective::kStepTime;
-  // The optimizer changes every chunk that is not frozen between iterations: its device copy is
-  // then stale, and no load of it may be issued before moment 0. False between the micro-batches of
-  // one step and in evaluation.
+  // The optimizer changes every chunk that is not frozen between iterations. The chunk's device
+  // copy is then stale, and no load of the chunk may be issued before moment 0. False between the
+  // micro-batches of one step and in evaluation.
   bool weights_change_between_iterations = true;
-  // For how many moments after an invalidating use the extent stays taken by reduce and D2H at
-  // least. The planner shortens single drains (and predicts the stall) where the working set needs
-  // the space, and lengthens them where nothing does.
+  // The least number of moments after an invalidating use for which reduce and D2H occupy the
+  // extent. The planner shortens single drains (and predicts the stall) where the working set needs
+  // the space. It lengthens them where nothing does.
   std::uint32_t drain_moments = 1;
   // A load is issued at most this many moments before its deadline.
   std::uint32_t max_lookahead_moments = 32;
-  // Loads are issued this much before their latest start: a few thread wake-ups and link jitter.
+  // Loads are issued this long before their latest start, for thread wake-ups and link jitter.
   double slack_seconds = 1e-3;
   // Extents start and end at multiples of this (device copies want 256 to 512 bytes).
   std::uint64_t alignment_bytes = 512;
@@ -69,17 +73,18 @@ struct Residency {
 struct Load {
   ChunkIndex chunk = 0;
   std::uint64_t device_offset = 0;
-  // If less than the issuing moment, that moment of the next iteration.
+  // A value below the issuing moment means that moment of the next iteration.
   Moment deadline_moment = 0;
-  // Rank of this load by deadline over the iteration: the smaller is needed first.
+  // Rank of this load by deadline over the iteration: loads of smaller rank are needed first.
   std::uint32_t order = 0;
 };
 
 struct Drop {
   ChunkIndex chunk = 0;
-  // The extent holds a gradient to reduce and copy down, and is taken until free_moment begins.
+  // The extent holds a gradient to reduce and to copy to the host, and is occupied until
+  // free_moment.
   bool becomes_gradient = false;
-  // N stands for the end of the iteration; less than or equal to the dropping moment: the next one.
+  // N is the end of the iteration. A value up to the dropping moment is one of the next iteration.
   Moment free_moment = 0;
 };
 
@@ -94,7 +99,7 @@ struct Placement {
 };
 
 enum class StallCause {
-  kSpace,              // no free extent earlier
+  kSpace,              // no extent was free earlier
   kLink,               // host-to-device transfers take longer than the computation that hides them
   kIterationBoundary,  // the weights exist only once the optimizer has run
   kLookahead,          // max_lookahead_moments forbids an earlier load
@@ -104,17 +109,17 @@ enum class StallCause {
 struct Stall {
   Moment moment = 0;  // N: after the last moment
   double seconds = 0;
-  // The part of it that every plan waits by this moment, given the capacities, the link and the
-  // options (step_bound.h), and that no earlier stall of this plan has already accounted for.
+  // The part of `seconds` that every plan waits by this moment, given the capacities, the link and
+  // the options (step_bound.h). Waits that earlier stalls of this plan account for do not count.
   double unavoidable_seconds = 0;
   StallCause cause = StallCause::kLink;
-  ChunkIndex chunk = 0;  // the one waited for
+  ChunkIndex chunk = 0;  // the chunk that the moment waits for
 };
 
 struct Plan {
   PlannerOptions options;
   std::uint64_t trace_hash = 0;
-  // All chunks have a place of their own: no load but the refresh of weights that changed.
+  // All chunks have a place of their own: the only loads refresh weights that changed.
   bool everything_fits = false;
   std::vector<Step> steps;  // one per moment
   // Chunks that must lie in the arena when moment 0 begins, in the order of their first use.
@@ -123,31 +128,34 @@ struct Plan {
 
   std::uint64_t h2d_bytes = 0;  // per iteration
   std::uint64_t d2h_bytes = 0;  // per iteration: gradients
-  // No plan for this trace, these drains and this alignment that repeats each iteration moves less.
+  // Every plan for this trace, these drains and this alignment moves at least this per iteration.
   std::uint64_t lower_bound_bytes = 0;
-  // Of h2d_bytes, what was added because no fixed offset could be found for a longer stay.
+  // The part of h2d_bytes that was added because no fixed offset was free for a longer stay.
   std::uint64_t split_bytes = 0;
   double compute_seconds = 0;         // sum over the moments
   double predicted_step_seconds = 0;  // compute and stalls, without the optimizer
-  // No plan for this trace and these drains has a shorter step on this link model: the longest
-  // chain of loads that must come first, computation, and gradients that must leave after it
-  // (step_bound.h).
+  // No plan for this trace and these drains has a shorter step on this link model. The bound is the
+  // longest chain of loads that must come first, computation, and gradients that must leave
+  // afterwards (step_bound.h).
   double step_lower_bound_seconds = 0;
   std::vector<Stall> stalls;  // by moment
 };
 
-// Re-simulates the plan against the trace, sharing no code with the planner: every use resident and
-// loaded in time, no two extents overlapping, all below the capacity of each moment, no stale
-// weight used, no drop of what is used, bytes as stated, neither bytes nor seconds below their
-// bounds, the same state at the end of the iteration as at its start. INTERNAL with the first
-// violation. O(n log n).
+// Simulates the plan against the trace again, without the planner's code. Checks that
+// - every used chunk is resident and loaded in time, and no used weight is stale;
+// - no two extents overlap, and all lie below the capacity of each moment;
+// - no chunk is dropped before its use;
+// - bytes are as stated, and neither bytes nor seconds are below their bounds;
+// - the iteration ends in the state in which it started.
+// INTERNAL with the first violation. O(n log n).
 absl::Status CheckPlan(const Trace& trace, const Plan& plan);
 
 // A stable 64-bit hash over every field: equal plans on all ranks hash equal.
 std::uint64_t PlanHash(const Plan& plan);
 
-// The plan in plain words, a few lines: what fits, what is kept, what moves and against which
-// bound, how long a step takes, and what it waits for and why. `trace` is the one that was planned.
+// The plan in plain words, a few lines: which chunks fit and stay, the bytes that move and their
+// bound, the time of a step, and its waits with their causes. `trace` is the trace that was
+// planned.
 std::string ExplainPlan(const Trace& trace, const Plan& plan);
 
 const char* PolicyName(Policy policy);

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "proto/shm/limits.h"
 
-// What warm-up learned about one training iteration: the input of the planner.
+// The planner's input: one training iteration, as warm-up measured it.
 //
 // An iteration is a cyclic sequence of moments 0..N-1 (operator boundaries: the forward pass, then
 // the backward pass). At each moment a set of gathered weight chunks must lie in the device arena.
@@ -28,18 +28,19 @@ struct Chunk {
   std::uint64_t id = 0;
   // The gathered weight on the device.
   std::uint64_t size_bytes = 0;
-  // What one load moves from host to device on this rank: size_bytes / P.
+  // The bytes that one load moves from host to device on this rank: size_bytes / ranks.
   std::uint64_t transfer_bytes = 0;
-  // What leaves from device to host on this rank after the invalidating use; 0: nothing.
+  // The bytes that leave from device to host on this rank after the invalidating use; 0: none.
   std::uint64_t gradient_bytes = 0;
-  // The optimizer never changes it, so a device copy stays valid over the iteration boundary.
+  // The optimizer never changes the chunk, so a device copy stays valid over the iteration
+  // boundary.
   bool frozen = false;
 };
 
 struct Use {
   ChunkIndex chunk = 0;
-  // After this moment the storage holds the gradient and leaves: the weight is gone from the device
-  // (the last backward use of a trained chunk).
+  // After this moment the chunk's extent holds the gradient, which then leaves: the weight is gone
+  // from the device. True for the last backward use of a trained chunk.
   bool invalidates = false;
 };
 
@@ -51,19 +52,19 @@ struct MomentTrace {
   double compute_seconds = 0;
 };
 
-// The link between host and device as one rank sees it. The defaults of the last three describe a
-// link of its own whose directions do not disturb each other.
+// The link between host and device as one rank sees it. By the defaults of the last three members
+// the rank has a link of its own, and its directions do not slow each other.
 struct LinkModel {
-  // Of one direction while the other is idle and no other rank transfers.
+  // The speed of one direction while the other is idle and no other rank transfers.
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
-  // Time of a transfer that does not depend on its size.
+  // The part of a transfer's time that does not depend on its size.
   double latency_seconds = 0;
-  // The part of its speed that each direction keeps while both transfer: 1 if they are independent,
-  // 0.5 if they share one channel. Less is refused: taking turns would then be faster.
+  // The fraction of its speed that each direction reaches while both transfer. 1: they are
+  // independent; 0.5: they share one channel. Less is refused: taking turns would then be faster.
   double both_directions_share = 1;
-  // What the ranks behind one root complex reach together in one direction; 0: no limit is known.
-  // Ranks run the same plan at the same time, so each gets an equal share of it.
+  // The speed that all ranks behind one root complex reach together in one direction; 0: no limit
+  // is known. Ranks run the same plan at the same time, so each gets an equal share of the speed.
   double uplink_bytes_per_second = 0;
   std::uint32_t ranks_per_uplink = 1;
 };
@@ -81,7 +82,7 @@ using shm::kMaxArenaBytes;
 using shm::kMaxChunkBytes;
 using shm::kMaxChunks;
 inline constexpr std::uint64_t kMaxUses = std::uint64_t{1} << 18;
-// Limits that keep every sum of times finite: a moment of thirty years, speeds from a byte a second.
+// Limits that keep every sum of times finite. A moment lasts at most thirty years.
 inline constexpr double kMaxSeconds = 1e9;
 inline constexpr double kMinBytesPerSecond = 1;
 inline constexpr double kMaxBytesPerSecond = 1e18;

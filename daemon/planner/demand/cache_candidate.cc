@@ -10,14 +10,14 @@
 namespace geminid::planner {
 namespace {
 
-// Iterations to wait for a state that repeats, and then to agree on one.
+// The most iterations that wait for a state that repeats, and then the most that agree on one.
 constexpr int kMaxIterations = 8;
-// Comparing two drafts is that much cheaper than other operations.
+// Comparing two drafts is this many times cheaper than other operations.
 constexpr std::int64_t kPairsPerOperation = 16;
 
 using State = DemandCache::State;
 
-// Runs until the last iteration ends with what it began with, and perhaps with more.
+// Runs until the last iteration ends with all items with which it began. It may end with more.
 bool Settle(DemandCache& cache, std::int64_t work_limit) {
   State state;
   for (int i = 0; i < kMaxIterations; ++i) {

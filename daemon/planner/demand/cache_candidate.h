@@ -12,9 +12,9 @@
 #include "daemon/planner/retention/residency_draft.h"
 #include "daemon/planner/retention/retention.h"
 
-// What a cache that is filled on demand would do: a way to choose what stays and where at once.
-// Choosing first and placing later is better where chunks are equal; where they are not, or copies
-// stay valid over the boundary, this sometimes is.
+// The candidate of a cache that is filled on demand. A cache chooses at once which chunks stay and
+// where. Choosing first and placing later is better if chunks have equal sizes. If sizes differ, or
+// copies stay valid over the boundary, a cache is sometimes better.
 
 namespace geminid::planner {
 
@@ -23,17 +23,17 @@ struct CacheCandidate {
   std::vector<ResidencyDraft> drafts;  // placed; each begins at its first use
 };
 
-// Runs the cache until an iteration ends in the state that it began with. If that does not come,
-// what two iterations agree on is carried over the boundary and the rest is given up there.
-// Nothing if gradients that drain leave no place for what is used, or if `work`, to which the
-// operations are added, exceeds `work_limit`. At most the extents in the arena for each load, in
-// each of at most some twenty iterations.
+// Runs the cache until an iteration ends in the state in which it began. If no state repeats, the
+// items on which two iterations agree cross the boundary, and the others are dropped there. Adds
+// the operations to `work`. Nothing if draining gradients leave no place for used chunks, or if
+// `work` exceeds `work_limit`. Cost: at most the extents in the arena for each load, in each of at
+// most some twenty iterations.
 std::optional<CacheCandidate> RunOnDemand(const Trace& trace, const Problem& problem,
                                           const CacheRule& rule, std::int64_t work_limit,
                                           std::int64_t& work);
 
-// Moves the begins of placed drafts back, to where ScheduleLoads would issue the loads or as near
-// as their places are free. O(S * S) for S drafts.
+// Moves the begins of placed drafts back to where ScheduleLoads would issue the loads. A draft
+// whose place is free for less time moves back less. O(S * S) for S drafts.
 void LoadAheadInPlace(const Trace& trace, const PlannerOptions& options, const Problem& problem,
                       std::vector<ResidencyDraft>& drafts, std::int64_t& work);
 

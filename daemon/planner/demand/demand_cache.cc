@@ -11,7 +11,7 @@ namespace geminid::planner {
 namespace {
 
 constexpr std::int64_t kNowhere = -1;
-// Costs are scaled to this at most, so that sums over all uses stay below 2^63.
+// Costs are at most this, so that sums over all uses stay below 2^63.
 constexpr double kLargestCost = 0x1p40;
 
 }  // namespace
@@ -52,7 +52,7 @@ bool DemandCache::IsUsed(std::uint32_t i, std::int64_t t) const {
   return std::any_of(uses.begin(), uses.end(), [i](const MomentUse& u) { return u.item == i; });
 }
 
-// Of something there: the next moment that uses it, unrolled.
+// The next moment that uses a present item, unrolled over the iterations.
 std::int64_t DemandCache::NextUse(std::uint32_t i, std::int64_t t) const {
   const std::int64_t next = GapOf(i).last + 1;
   return next - t > problem_.num_moments ? next - problem_.num_moments : next;
@@ -88,7 +88,7 @@ void DemandCache::Remove(std::uint32_t i) {
   if (!IsPinned(i)) extents_.erase(items_[i].offset);
 }
 
-// What was loaded at this very moment was never there.
+// An item that was loaded at this very moment counts as never loaded.
 void DemandCache::Evict(std::uint32_t i, std::int64_t t) {
   Remove(i);
   if (IsLoadedNow(i)) {
@@ -140,7 +140,7 @@ bool DemandCache::EvictOne(std::int64_t t) {
   return true;
 }
 
-// Ideal memory only.
+// Called for ideal memory only.
 bool DemandCache::EvictFor(std::int64_t needed_bytes, std::int64_t t) {
   while (occupied_bytes_ + needed_bytes > CapacityBytes(t)) {
     if (!EvictOne(t)) return false;
@@ -186,7 +186,7 @@ bool DemandCache::Place(std::uint32_t i, std::int64_t t) {
   return true;
 }
 
-// The chunks of this moment stand in each other's way: all of them go, and are loaded side by side.
+// The chunks of this moment obstruct each other: evicts all of them and loads them side by side.
 bool DemandCache::PlaceAllAnew(std::int64_t t) {
   const std::vector<MomentUse>& uses = uses_[static_cast<std::size_t>(t)];
   if (clears_windows()) {
@@ -205,7 +205,8 @@ bool DemandCache::PlaceAllAnew(std::int64_t t) {
   return true;
 }
 
-// Gradients that have left, and what the growing workspace reaches. False if it reaches a gradient.
+// Frees the extents of gradients that have left, and evicts chunks that the growing workspace
+// reaches. False if the workspace reaches a gradient.
 bool DemandCache::FreeWhatIsOver(std::int64_t t) {
   for (auto at = extents_.begin(); at != extents_.end();) {
     const Extent extent = at->second;

@@ -12,54 +12,55 @@
 namespace geminid::planner {
 
 struct CacheRule {
-  // What leaves to make space.
+  // The chunks that are evicted to make space.
   enum class Leaves {
-    kLeastRecent,  // the chunk used last the longest ago, until there is a hole
-    kLastNeeded,   // the chunk used last in the rest of the iteration, until there is a hole
-    // All that lies in the window that is cheapest to clear; what will be stale leaves at once. A
-    // chunk costs what it takes to load it again, divided by the moments until that, or not.
+    kLeastRecent,  // the least recently used chunk, until there is a hole
+    kLastNeeded,   // the chunk with the latest next use in the iteration, until there is a hole
+    // All chunks in the window that is cheapest to clear; a chunk that will be stale leaves at
+    // once. A chunk costs its transfer bytes. kCheapestWindow divides them by the moments to its
+    // next use.
     kCheapestWindow,
     kCheapestReload,
   };
   // Where chunks may lie.
   enum class Memory {
-    kArena,  // each at one offset while it is there, first fit, below the workspace
+    kArena,  // each at one offset while it is present, first fit, below the workspace
     kIdeal,  // in memory that never fragments: better than any allocator
   };
   Leaves leaves = Leaves::kLeastRecent;
   Memory memory = Memory::kArena;
-  // By item: never leaves while its copy is valid, and has a place of its own. Empty: none.
+  // By item: it is never evicted while its copy is valid, and has a place of its own. Empty: none.
   std::vector<bool> pinned = {};
-  // What is not pinned leaves after each use, unless the next moment uses it too.
+  // Items that are not pinned leave after each use, unless the next moment uses them too.
   bool drops_after_use = false;
 };
 
-// What happens at one moment. Items, not chunks.
+// The events of one moment. The numbers are indices of items, not of chunks.
 struct CacheMoment {
   std::vector<std::uint32_t> evicted;                          // before the loads, to make space
   std::vector<std::pair<std::uint32_t, std::int64_t>> loaded;  // with their offsets, in this order
   std::vector<std::uint32_t> dropped;                          // after the moment
 };
 
-// A cache of chunks that is filled on demand: a chunk is loaded when it is used, never before.
-// Knows that weights change, and uses no stale one.
+// A cache of chunks that is filled on demand: a chunk is loaded when it is used, never before. No
+// use gets a stale weight.
 class DemandCache {
  public:
-  // Items that are there and their offsets, the least recently used first: all that the next
-  // iteration depends on.
+  // The present items and their offsets, the least recently used first. The next iteration depends
+  // on nothing else.
   using State = std::vector<std::pair<std::uint32_t, std::int64_t>>;
 
-  // The arguments must outlive this.
+  // The arguments must outlive the cache.
   DemandCache(const Trace& trace, const Problem& problem, const CacheRule& rule);
 
-  // Runs one iteration. False if the chunks of some moment find no place beside what must stay, or
-  // if work() exceeds the limit. At most the extents that are there for each load.
+  // Runs one iteration. False if the chunks of some moment find no place beside chunks that must
+  // stay, or if work() exceeds the limit. Cost: at most the present extents for each load.
   bool RunIteration(const State& start, std::int64_t work_limit);
 
-  // Of the last iteration.
+  // Results of the last iteration.
   const State& end() const { return end_; }
   const std::vector<CacheMoment>& moments() const { return moments_; }
-  // By use, numbered as the gap behind it.
+  // By use; a use has the number of the gap behind it.
   bool is_loaded(std::size_t use) const { return found_[use].loaded; }
   std::int64_t offset_bytes(std::size_t use) const { return found_[use].offset_bytes; }
 
@@ -73,18 +74,18 @@ class DemandCache {
     bool present = false;
     std::int64_t offset = 0;
     std::int64_t last_used = 0;
-    std::int64_t loaded_at = -1;  // by the clock
-    std::uint32_t use = 0;        // the last one
+    std::int64_t loaded_at = -1;  // a value of clock_
+    std::uint32_t use = 0;        // the item's last use
   };
   struct Extent {
     std::int64_t end = 0;
     std::uint32_t item = 0;
-    std::int64_t drains_until = 0;  // 0: a weight
+    std::int64_t drains_until = 0;  // 0: the extent holds a weight
   };
   // How a use finds its item.
   struct FoundItem {
     std::int64_t offset_bytes = 0;
-    bool loaded = false;  // for it
+    bool loaded = false;  // for this use
   };
   struct MomentUse {
     std::uint32_t item = 0;
@@ -129,7 +130,7 @@ class DemandCache {
   const Problem& problem_;
   const CacheRule& rule_;
   std::vector<std::vector<MomentUse>> uses_;  // by moment
-  std::vector<std::int64_t> own_offset_;      // in ideal memory, and of pinned items
+  std::vector<std::int64_t> own_offset_;      // in ideal memory, and for pinned items
   std::int64_t pinned_bytes_ = 0;
   std::int64_t address_space_bytes_ = 0;
   double most_transfer_bytes_ = 1;
@@ -144,7 +145,7 @@ class DemandCache {
   std::vector<FoundItem> found_;  // by use
 };
 
-// The items to pin: in the order of their first use each that fits beside what every moment uses.
+// The items to pin: each item, in the order of first use, that fits beside every moment's items.
 std::vector<bool> PinAllThatFit(const Problem& problem);
 
 }  // namespace geminid::planner

@@ -9,7 +9,7 @@
 namespace geminid::planner {
 namespace {
 
-// What an evaluation costs besides its loops, in the same steps.
+// The work of an evaluation besides its loops, in the same steps.
 constexpr std::int64_t kFixedWork = 10;
 
 constexpr OptimizerPlace kOptimizerPlaces[] = {OptimizerPlace::kHost, OptimizerPlace::kDevice,
@@ -18,16 +18,17 @@ constexpr ActivationPlace kActivationPlaces[] = {ActivationPlace::kKeep, Activat
                                                  ActivationPlace::kRecompute};
 constexpr std::size_t kPlaces = 3;
 
-// Planning the disk too, in evaluations without: twice the items, and little room to place them in.
+// Planning the disk too costs this many evaluations without a disk: it has twice the items, and
+// little space to place them in.
 constexpr std::int64_t kDiskWork = 10;
 
-// Items of which the decisions are copied, hashed and checked in one step of work.
+// One step of work copies, hashes and checks the decisions of this many items.
 constexpr std::int64_t kItemsPerStep = 8;
 
-// A step this close to the bound is not worth more search.
+// A step within this fraction of the bound is not worth more search.
 constexpr double kNearBound = 1e-3;
 constexpr int kRestarts = 64;
-// Decisions changed at a restart: at least these, and up to so many more.
+// A restart changes at least kLeastChanges decisions, and fewer than kMoreChanges more.
 constexpr std::size_t kLeastChanges = 2;
 constexpr std::size_t kMoreChanges = 6;
 
@@ -141,7 +142,7 @@ absl::StatusOr<bool> DecisionSearch::ChangeOne(Candidate& current) {
   return moved;
 }
 
-// Two items take new options at once: swaps of room among others.
+// Gives two items new options at once. The items may swap space, for example.
 absl::StatusOr<bool> DecisionSearch::ChangeTwo(Candidate& current) {
   if (prepared_.without.Has(Part::kChangeTwo)) return false;
   for (std::size_t i = 0; i < num_items(); ++i) {

@@ -11,11 +11,11 @@
 #include "absl/status/statusor.h"
 #include "daemon/planner/hierarchy/evaluate.h"
 
-// Tries decisions and remembers the best.
+// Tries decisions and stores the best plan.
 
 namespace geminid::planner {
 
-// What decides between two plans.
+// The values that decide between two plans.
 struct Score {
   bool fits = false;
   bool everything_on_device = false;
@@ -25,12 +25,12 @@ struct Score {
 };
 Score ScoreOf(const HierarchyPlan& plan);
 
-// Whether `a` is to be preferred: it fits, or lacks less; then the shorter step, where one that
-// leaves everything on the device gives way only to a gain of kGainWorthHooks; then fewer bytes.
+// Whether `a` is better than `b`: it fits, or lacks less. Then the shorter step is better, and then
+// fewer bytes. A plan that leaves everything on the device gives way only to a gain of
+// kGainWorthHooks.
 bool IsBetter(const Score& a, const Score& b);
 
-// Hooks, threads and transfers have costs that no model shows; below this gain they are not worth
-// having.
+// Hooks, threads and transfers have costs that no model shows. A smaller gain is not worth them.
 inline constexpr double kGainWorthHooks = 0.01;
 
 class DecisionSearch {
@@ -40,9 +40,10 @@ class DecisionSearch {
   // Evaluates the decisions unless they were tried before. None if they are not allowed.
   absl::StatusOr<std::optional<Score>> Try(const Decisions& decisions);
 
-  // Changes one decision at a time, then two, while that helps: first from the best, then from the
-  // best with a few decisions changed. Ends when the step is as short as `bound_seconds`, which no
-  // decisions beat, nearly allows, after a fixed number of starts, or when the budget is used up.
+  // Changes one decision at a time, then two, while that improves the step. Starts from the best
+  // decisions, then from the best with a few decisions changed. Ends when the step is nearly as
+  // short as `bound_seconds`, which no decisions beat. Ends also after a fixed number of starts, or
+  // when the budget is used up.
   absl::Status Improve(double bound_seconds);
 
   bool found() const { return best_.has_value(); }

@@ -16,13 +16,13 @@
 namespace geminid::planner {
 namespace {
 
-// Up to so many objects on disk, several sizes of the cache are planned.
+// With at most this many objects on disk, several cache sizes are planned.
 constexpr std::size_t kFewDiskObjects = 64;
 constexpr int kSmallerCaches = 8;
-// What O_DIRECT asks of addresses and lengths.
+// O_DIRECT requires this alignment of addresses and lengths.
 constexpr std::uint64_t kDiskAlignmentBytes = 4096;
-// A read may be issued this many moments before its use: more than any device lookahead, so that
-// only space and the disk limit it.
+// A read may be issued this many moments before its use. It is more than any device lookahead, so
+// only space and the disk limit reads.
 constexpr std::uint32_t kDiskLookaheadMoments = 4096;
 constexpr double kSecondsPerDay = 86400;
 
@@ -37,7 +37,7 @@ std::uint64_t BytesOf(const HierarchyProblem& problem, const DiskObject& object)
   return object.is_state ? item.remainder_bytes + item.moment_bytes : item.weight_bytes;
 }
 
-// What host memory holds in any case, the same at all moments.
+// Bytes that host memory holds in any case, the same at all moments.
 struct HostFixed {
   std::uint64_t weights = 0;  // home copies and state: all of them, if they fit
   std::uint64_t state = 0;
@@ -69,7 +69,7 @@ HostFixed FixedOf(const Prepared& prepared, const Occupancy& occupancy, const Hi
   return fixed;
 }
 
-// All chunks' objects, and the moments at which they are used.
+// The objects of all chunks, and the moments at which they are used.
 class DiskTrace {
  public:
   DiskTrace(const Prepared& prepared, const Occupancy& occupancy, const HostFixed& fixed,
@@ -88,7 +88,7 @@ class DiskTrace {
     }
     const Machine& machine = prepared_.problem.machine;
     const auto ranks = static_cast<double>(machine.ranks_on_node);
-    // The planner takes the host for the arena of the disk, and no arena is larger.
+    // For this plan host memory is the arena, and no arena is larger than kMaxArenaBytes.
     disk_.trace.arena_bytes = std::min(machine.host_bytes, kMaxArenaBytes);
     disk_.trace.link.h2d_bytes_per_second = machine.disk_read_bytes_per_second / ranks;
     disk_.trace.link.d2h_bytes_per_second = machine.disk_write_bytes_per_second / ranks;
@@ -138,8 +138,8 @@ class DiskTrace {
     return updates;
   }
 
-  // Per device moment, how long the computation waits before it; what the optimizer adds comes
-  // before the first, what the last gradients take after the last.
+  // Per device moment, how long the computation waits before it. The optimizer's time comes before
+  // the first moment. The wait for the last gradients comes after the last moment.
   std::vector<double> WaitsBefore() const {
     const std::size_t moments = plan_.device_trace.moments.size();
     std::vector<double> waits(moments, 0);
@@ -189,7 +189,7 @@ class DiskTrace {
   std::vector<std::size_t> used_at_;  // per object, the last device moment that uses it
 };
 
-// Host bytes without which the fullest moment of the disk trace cannot be.
+// The host bytes that the fullest moment of the disk trace needs.
 std::uint64_t LeastHostBytes(const Trace& trace) {
   std::uint64_t least = 0;
   for (const MomentTrace& moment : trace.moments) {
@@ -200,7 +200,8 @@ std::uint64_t LeastHostBytes(const Trace& trace) {
   return least;
 }
 
-// What `disk.plan` reads and writes, and what therefore must have a place on disk.
+// Sets the bytes that `disk.plan` reads and writes, and the bytes that need a place on disk for
+// that.
 void FillDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
   DiskPlan& disk = plan.disk;
   std::vector<std::uint32_t> loads(disk.objects.size(), 0);
@@ -225,8 +226,9 @@ void FillDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
   disk.disk_bytes = tier.peak;
 }
 
-// Each update uses its objects. What a step neither reads nor writes is in memory at all moments,
-// also when the rest of the host is fullest; what does not fit there is read and written.
+// Each update uses its objects. An object that a step neither reads nor writes is in memory at all
+// moments, also when the rest of the host is fullest. Objects that do not fit there are read and
+// written.
 void FillLeastDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
   DiskPlan& disk = plan.disk;
   std::uint64_t updated = 0;
@@ -270,8 +272,9 @@ void FillHostLedger(const Occupancy& occupancy, const HostFixed& fixed, Hierarch
   FillTier(bytes, tier);
 }
 
-// A plan for less memory is one for more, and the planner, a heuristic where sizes differ, at times
-// finds a faster one for less. So where planning is cheap, less by a few of the smallest is tried.
+// A plan for less memory is also a plan for more. Where sizes differ, the planner is a heuristic
+// and sometimes finds a faster plan for less memory. So if planning is cheap, some smaller caches
+// are tried; each is smaller by one more of the smallest object.
 absl::Status PlanCache(const PlannerOptions& options, bool smaller_too, DiskPlan& disk) {
   absl::StatusOr<Plan> best = MakePlan(disk.trace, options);
   if (!best.ok()) return best.status();
@@ -284,7 +287,7 @@ absl::Status PlanCache(const PlannerOptions& options, bool smaller_too, DiskPlan
     absl::StatusOr<Plan> smaller = MakePlan(trace, options);
     if (!smaller.ok()) break;  // the objects of one moment no longer fit
     if (smaller->predicted_step_seconds >= best->predicted_step_seconds) continue;
-    // It is a plan for all of the memory, and what bounds it is what bounds those.
+    // It is a plan for all of the memory, so the bounds of the full plan apply to it.
     smaller->trace_hash = best->trace_hash;
     smaller->lower_bound_bytes = best->lower_bound_bytes;
     smaller->step_lower_bound_seconds = best->step_lower_bound_seconds;
@@ -311,8 +314,8 @@ absl::Status PlanDisk(const Prepared& prepared, const Occupancy& occupancy, cons
   options.max_lookahead_moments = kDiskLookaheadMoments;
   options.alignment_bytes = kDiskAlignmentBytes;
   disk.used = true;
-  // The disk is far slower than memory: least bytes are nearly always least time, and found at
-  // once.
+  // The disk is far slower than memory, so the fewest bytes nearly always take the least time, and
+  // they are found at once.
   options.objective = Objective::kBytes;
   if (absl::Status status = PlanCache(options, !prepared.without.Has(Part::kSmallerCaches), disk);
       !status.ok())

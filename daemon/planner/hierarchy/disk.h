@@ -4,28 +4,28 @@
 #include "absl/status/status.h"
 #include "daemon/planner/hierarchy/evaluate.h"
 
-// The host and the tier below it.
+// The host tier and the disk below it.
 //
-// Host memory holds gradients, offloaded activations and the spare of the update whatever happens.
-// Home copies of weights and optimizer state lie in the rest; if it is too small it becomes a cache
-// of the disk. The cache is planned like the device, with the same planner, on the trace that the
-// device plan makes of it: a home copy is used when the device plan issues its load, and weight and
-// state together when the chunk is updated, which is just before its first load (or, with updates
-// during backward, just after its gradient). What is not in host memory all the time is read where
-// the plan loads it and, being changed once per step, written once per step.
+// Host memory always holds gradients, offloaded activations and the spare of the update. Home
+// copies of weights and optimizer state lie in the rest. If the rest is too small, it becomes a
+// cache of the disk. The same planner plans the cache, on a trace that follows from the device
+// plan. In this trace a home copy is used when the device plan issues its load. Weight and state
+// are used together when the chunk is updated: just before its first load, or just after its
+// gradient with updates during backward. An object that is not in host memory all the time is read
+// where the plan loads it. If it changes, it is written once per step.
 
 namespace geminid::planner {
 
-// Write-back buffers besides the extents being read into: a few in flight saturate a drive.
+// Write-back buffers besides the extents that reads fill. A few in flight saturate a drive.
 inline constexpr std::uint64_t kDiskWriteBuffers = 3;
 
-// Fills the ledgers of host and disk, what they lack, remedies, the disk plan, and the traffic and
-// seconds it adds. Without a device plan (it lacks room) no disk plan is made either. Errors: those
-// of MakePlan other than a lack of room.
+// Fills the ledgers of host and disk, the bytes that they lack, the remedies, the disk plan, and
+// its traffic and seconds. If there is no device plan because the device lacks space, no disk plan
+// is made either. Errors: those of MakePlan other than a lack of space.
 absl::Status PlanHostAndDisk(const Prepared& prepared, const Occupancy& occupancy,
                              HierarchyPlan& plan);
 
-// Once the step time is known.
+// Sets the life of the disks. The step time must be known.
 void RateDiskLife(const Machine& machine, HierarchyPlan& plan);
 
 }  // namespace geminid::planner

@@ -16,7 +16,7 @@
 namespace geminid::planner {
 namespace {
 
-// Activations may not starve the weights of the link altogether: the model then only says that the
+// Weights always keep this fraction of the link beside activations. The model then says that the
 // link is the bottleneck, and the busy time says by how much.
 constexpr double kLeastLinkShare = 1e-3;
 
@@ -37,8 +37,8 @@ ActivationTraffic TrafficOf(const HierarchyProblem& problem, const Decisions& de
   return traffic;
 }
 
-// The share of one direction that activations leave to the weights, evened out over the step, which
-// lasts at least as long as the computation and as both take together.
+// The fraction of one direction that activations leave to the weights, averaged over the step. The
+// step lasts at least as long as the computation, and at least as long as both transfers together.
 double ShareLeft(double activation_seconds, double weight_seconds, double compute_seconds) {
   if (activation_seconds <= 0) return 1;
   const double step = std::max(compute_seconds, activation_seconds + weight_seconds);
@@ -82,7 +82,7 @@ void SetLink(const Prepared& prepared, const ActivationTraffic& traffic, Trace& 
   trace.link = {};
   trace.link.h2d_bytes_per_second = up * ShareLeft(bytes / up, up_bytes / up, compute);
   trace.link.d2h_bytes_per_second = down * ShareLeft(bytes / down, down_bytes / down, compute);
-  // A gather from the device's own copy is no transfer.
+  // A gather from the device's own copy is not a transfer.
   trace.link.latency_seconds = crosses ? machine.latency_seconds : 0;
   trace.link.both_directions_share = std::clamp(BothRate(machine) / (up + down), 0.5, 1.0);
 }
@@ -105,7 +105,7 @@ Trace DeviceTrace(const Prepared& prepared, const Decisions& decisions, const Oc
   return trace;
 }
 
-// When each moment starts by the plan, its own waits over; entry N is the end of the iteration.
+// The start of each moment by the plan, after its own waits. Entry N is the end of the iteration.
 std::vector<double> PlannedStarts(const Trace& trace, const Plan& plan) {
   std::vector<double> starts(trace.moments.size() + 1, 0);
   for (const Stall& stall : plan.stalls) starts[stall.moment] += stall.seconds;
@@ -139,8 +139,8 @@ void FillTraffic(const Prepared& prepared, const Decisions& decisions,
   traffic.host_memory = kernel + traffic.up() + traffic.down();
 }
 
-// What is moved where the decisions leave a choice to the device plan and the disk plan set to the
-// least that any of those moves.
+// The traffic with the least bytes: those that the device plan and the disk plan choose are set to
+// their lower bounds.
 StepTraffic LeastTraffic(const HierarchyPlan& plan) {
   StepTraffic least = plan.traffic;
   least.weights_up = plan.device_plan.lower_bound_bytes;
@@ -179,7 +179,7 @@ ResourceSeconds BusySeconds(const Prepared& prepared, const Decisions& decisions
   return busy;
 }
 
-// Everything but the disk: its part is added by FinishSeconds.
+// Fills everything but the part of the disk, which FinishSeconds adds.
 void FillSeconds(const Prepared& prepared, const Decisions& decisions, const Occupancy& occupancy,
                  HierarchyPlan& plan) {
   StepSeconds& seconds = plan.seconds;
@@ -200,7 +200,7 @@ void FillSeconds(const Prepared& prepared, const Decisions& decisions, const Occ
   seconds.step = seconds.compute + seconds.head + seconds.waits + seconds.tail + seconds.optimizer;
 }
 
-// A step lasts as long as its busiest resource at least.
+// A step lasts at least as long as its busiest resource is busy.
 void FinishSeconds(const Prepared& prepared, const Decisions& decisions, HierarchyPlan& plan) {
   plan.busy_seconds = BusySeconds(prepared, decisions, plan, plan.traffic);
   const ResourceSeconds least = BusySeconds(prepared, decisions, plan, LeastTraffic(plan));
@@ -215,7 +215,7 @@ void FinishSeconds(const Prepared& prepared, const Decisions& decisions, Hierarc
   plan.seconds.step = *busiest;
 }
 
-// What the arena lacks for these decisions, whatever is loaded when.
+// The bytes that the arena lacks for these decisions, whenever the loads happen.
 std::uint64_t DeviceShortage(const Prepared& prepared, const Occupancy& occupancy) {
   const std::uint64_t arena = prepared.problem.trace.arena_bytes;
   std::uint64_t needed = 0;
@@ -227,7 +227,7 @@ std::uint64_t DeviceShortage(const Prepared& prepared, const Occupancy& occupanc
   return needed > arena ? needed - arena : 0;
 }
 
-// Leaves what says why it does not fit, and nothing that looks like a plan.
+// Leaves only the fields that say why the plan does not fit.
 void Refuse(HierarchyPlan& plan) {
   HierarchyPlan refused;
   refused.decisions = std::move(plan.decisions);

@@ -11,20 +11,21 @@
 #include "daemon/planner/hierarchy/occupancy.h"
 #include "daemon/planner/hierarchy/update.h"
 
-// The cost model: what given decisions mean in bytes and seconds.
+// The cost model: the bytes and seconds of given decisions.
 
 namespace geminid::planner {
 
 inline constexpr Moment kNoMoment = UINT32_MAX;
 
-// What every evaluation of a problem needs, computed once. The problem is valid and outlives it.
+// Values that every evaluation of a problem needs, computed once. The problem is valid and outlives
+// this object.
 struct Prepared {
   explicit Prepared(const HierarchyProblem& problem_in, const PartSet& without_in = {});
 
   const HierarchyProblem& problem;
-  const PartSet without;                  // parts left out
+  const PartSet without;                  // stages that the planner leaves out
   std::vector<std::uint64_t> used_bytes;  // per moment, of the chunks it uses
-  // The room that chunks must have: used_bytes, or under the policy kDevice all chunks.
+  // The space that chunks must have: used_bytes, or under the policy kDevice all chunks.
   std::vector<std::uint64_t> required_bytes;
   std::vector<Moment> first_use;    // per chunk; kNoMoment if nothing uses it
   std::vector<Moment> gradient_at;  // per chunk, the moment after which its gradient leaves
@@ -40,16 +41,18 @@ struct Prepared {
 // INVALID_ARGUMENT if a decision is not allowed for its item.
 absl::Status CheckDecisions(const Prepared& prepared, const Decisions& decisions);
 
-// `decisions` are allowed. Not fitting is an answer. Errors are those of MakePlan other than that.
+// `decisions` must be allowed. A plan that does not fit is a result, not an error. Errors are the
+// other errors of MakePlan.
 absl::StatusOr<HierarchyPlan> Evaluate(const Prepared& prepared, const Decisions& decisions);
 
-// The updates of `decisions` that are not part of the computation (those on the device are), in the
-// order in which they are done, timed by the device plan of `plan`. `chunks`, unless null, receives
-// the chunk of each.
+// The updates of `decisions` that are not part of the computation, in the order in which they are
+// done. Updates on the device are part of it. The device plan of `plan` sets their times. `chunks`,
+// unless null, receives the chunk of each update.
 std::vector<UpdateJob> UpdateJobs(const Prepared& prepared, const Decisions& decisions,
                                   const HierarchyPlan& plan, std::vector<ChunkIndex>* chunks);
 
-// Adds the seconds that moving bytes over the link keeps the links and host memory busy.
+// Seconds that each resource is busy. AddTransfer adds those that a transfer over the link keeps
+// the links and host memory busy.
 using ResourceSeconds = std::array<double, kNumResources>;
 void AddTransfer(const Machine& machine, double up_bytes, double down_bytes,
                  ResourceSeconds& seconds);

@@ -91,7 +91,7 @@ std::string ExplainTime(const HierarchyPlan& plan) {
 
 std::string ExplainDisk(const HierarchyPlan& plan) {
   if (!plan.disk.used) return "";
-  // A plan without objects has state there that is not cached.
+  // A plan without objects has state on disk that is not cached.
   const char* const what = plan.disk.objects.empty() ? "State takes " : "Host memory caches ";
   std::string text = absl::StrCat(what, FormatBytes(plan.disk.disk_bytes),
                                   " on disk: a step reads ", FormatBytes(plan.traffic.disk_read),

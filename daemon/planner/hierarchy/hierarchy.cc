@@ -16,7 +16,7 @@
 namespace geminid::planner {
 namespace {
 
-// A disk of any speed: only its bytes are asked for.
+// A disk of any speed: only the bytes of its plan are used.
 constexpr double kAnyDiskBytesPerSecond = 1e9;
 
 Decisions AllAt(const Prepared& prepared, OptimizerPlace place) {
@@ -27,7 +27,7 @@ Decisions AllAt(const Prepared& prepared, OptimizerPlace place) {
   return decisions;
 }
 
-// As `decisions`, with the activations of `other`.
+// Returns `decisions` with the activations of `other`.
 Decisions WithActivations(Decisions decisions, const Decisions& other) {
   decisions.activations = other.activations;
   return decisions;
@@ -38,12 +38,12 @@ Prices SparingHost(const PriceModel& model) {
   Prices prices;
   prices.segment.assign(model.segments.size(), 0);
   prices.resource[static_cast<std::size_t>(Resource::kCompute)] = 1;
-  constexpr double kPriceOfHost = 1;  // second per byte: above anything else
+  constexpr double kPriceOfHost = 1;  // seconds per byte: above anything else
   prices.host = kPriceOfHost;
   return prices;
 }
 
-// The resources at their prices, bytes for nothing: room goes to what saves most.
+// Prices for the resources and none for bytes: the items that save most get the space.
 Prices Greedy(const PriceModel& model, const PricedSeconds& weights) {
   Prices prices;
   prices.segment.assign(model.segments.size(), 0);
@@ -61,7 +61,8 @@ double Largest(const PricedSeconds& seconds) {
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
-// The busier, the heavier: the gradient of the 32-norm. Sums to 1.
+// The weights of the resources: the gradient of the 32-norm of `seconds`, which sums to 1. Busier
+// resources get more weight.
 PricedSeconds WeightsOf(const PricedSeconds& seconds) {
   constexpr int kSquarings = 5;
   const double largest = std::max(Largest(seconds), 1e-30);
@@ -76,13 +77,13 @@ PricedSeconds WeightsOf(const PricedSeconds& seconds) {
   return weights;
 }
 
-// Where the dual says that the computation alone is critical, room has no price, although who gets
-// it still matters: these are prices of all the arena for a whole step, in steps.
+// If the dual says that only the computation is critical, space has no price, but its distribution
+// still matters. These are the prices of the whole arena for a whole step, in steps.
 constexpr std::pair<Part, double> kPriceLevels[] = {{Part::kLowLevel, 1.0 / 16},
                                                     {Part::kHighLevel, 1.0 / 2}};
 
-// The prices of the dual, but every byte at least at an even price that sums to `seconds` for the
-// arena.
+// The prices of the dual, but for every byte at least an even price. The even prices of the whole
+// arena sum to `seconds`.
 Prices Level(const PriceModel& model, Prices prices, double seconds) {
   double arena = 1;
   for (const double free_bytes : model.free_bytes) arena = std::max(arena, free_bytes);
@@ -101,13 +102,13 @@ class Planner {
         search_(prepared),
         fitted_(Round(prepared_, model_, Greedy(model_, EvenWeights()), {})) {}
 
-  // `first`: the first plan that fits, else the best.
+  // `first`: returns the first plan that fits, or the best plan if none fits.
   absl::StatusOr<HierarchyPlan> Run(bool first) {
     if (absl::Status status = TrySimple(); !status.ok()) return status;
     if (first && search_.best().fits) return search_.best();
     const DualResult dual = Bound();
     const HierarchyPlan& simple = search_.best();
-    // Hooking nothing is only given up for a worthwhile gain.
+    // Running without hooks is given up only for a worthwhile gain.
     const bool enough =
         simple.everything_on_device && simple.seconds.step * (1 - kGainWorthHooks) <= dual.bound;
     if (!enough) {
@@ -117,7 +118,7 @@ class Planner {
     }
     HierarchyPlan plan = search_.best();
     if (plan.fits) {
-      // What holds for all decisions holds for these.
+      // A bound for all decisions holds for these.
       plan.any_decisions_lower_bound_seconds = std::min(dual.bound, plan.seconds.step);
       plan.step_lower_bound_seconds =
           std::max(plan.step_lower_bound_seconds, plan.any_decisions_lower_bound_seconds);
@@ -129,7 +130,8 @@ class Planner {
   absl::Status Try(const Decisions& decisions) { return search_.Try(decisions).status(); }
   bool Without(Part part) const { return prepared_.without.Has(part); }
 
-  // What needs no prices; with activations kept, and as they fit.
+  // Tries decisions that need no prices: with all activations kept, and with activations as they
+  // fit.
   absl::Status TrySimple() {
     const OptimizerPlace places[] = {OptimizerPlace::kDevice, OptimizerPlace::kHost,
                                      OptimizerPlace::kStreamed};
@@ -148,7 +150,8 @@ class Planner {
     return TrySparingHost();
   }
 
-  // What needs least of the host: by price, and with every activation recomputed that can be.
+  // Tries decisions that need the least of the host: by price, and with every activation recomputed
+  // that can be recomputed.
   absl::Status TrySparingHost() {
     const Decisions sparing = Round(prepared_, model_, SparingHost(model_), kNotStreamed).decisions;
     if (absl::Status status = Try(sparing); !status.ok()) return status;
@@ -166,11 +169,11 @@ class Planner {
     return 2 * Largest(model_.base);
   }
 
-  // From the resources that are critical for the fitted decisions.
+  // Starts from the resources that are critical for the fitted decisions.
   DualResult Bound() const {
     DualResult dual = MaximizeDual(model_, WeightsOf(fitted_.seconds), TargetSeconds(),
                                    Without(Part::kDual) ? 1 : kDualIterations);
-    // Every step does what no decision changes.
+    // Every step does the base work, which no decision changes.
     dual.bound = std::max(dual.bound, Largest(model_.base));
     return dual;
   }
@@ -186,7 +189,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // If updates are waited for, keeps the state of those that are waited for on the device.
+  // If the step waits for updates, leaves the state of those chunks on the device.
   absl::Status TryTail(const Prices& prices) {
     if (Without(Part::kTail)) return absl::OkStatus();
     if (!search_.best().fits || search_.best().seconds.optimizer <= 0) return absl::OkStatus();
@@ -196,13 +199,13 @@ class Planner {
     return Try(Round(prepared_, model_, prices, options).decisions);
   }
 
-  // The chunks whose state the rule of update.h puts on the device.
+  // The chunks whose state the rule of update.h places on the device.
   static std::vector<std::uint8_t> DeviceTail(const Prepared& prepared, const HierarchyPlan& plan);
 
   const Prepared& prepared_;
   const PriceModel model_;
   DecisionSearch search_;
-  const Rounded fitted_;  // every resource counts alike
+  const Rounded fitted_;  // every resource has the same weight
 };
 
 std::vector<std::uint8_t> Planner::DeviceTail(const Prepared& prepared, const HierarchyPlan& plan) {
@@ -225,7 +228,8 @@ std::vector<std::uint8_t> Planner::DeviceTail(const Prepared& prepared, const Hi
   return pinned;
 }
 
-// Without a disk, or with too small a one: how large a disk would do.
+// For a problem without a disk, or with a disk that is too small: finds the size of a sufficient
+// disk.
 absl::Status AddDiskRemedy(const HierarchyProblem& problem, HierarchyPlan& plan) {
   if (problem.machine.disk_read_bytes_per_second > 0 ||
       plan.lacking[static_cast<std::size_t>(Tier::kDevice)] > 0) {

@@ -28,7 +28,7 @@ void FillDeviceLedger(const Prepared& prepared, const Occupancy& occupancy, Hier
     bytes = ResidentBytes(plan.device_trace, plan.device_plan,
                           [](ChunkIndex) { return Owner::kWeights; });
   }
-  // Of what lies there constantly, the home copies of the weights are weights.
+  // The constant state includes the home copies of the weights, whose owner is kWeights.
   std::uint64_t home_weights = 0;
   for (std::size_t c = 0; c < problem.optimizer.size(); ++c) {
     if (plan.decisions.optimizer[c] == OptimizerPlace::kDevice) {

@@ -10,12 +10,12 @@
 #include "base/pages.h"
 #include "daemon/planner/hierarchy/evaluate.h"
 
-// Who holds the bytes of a tier at the moment when it is fullest.
+// The owners of a tier's bytes at the moment when the tier is fullest.
 
 namespace geminid::planner {
 
-// Bytes of the plan's extents alive at each moment, by what `owner_of` says of their chunk.
-// O(residencies + moments).
+// Bytes of the plan's extents that are alive at each moment, by the owner that `owner_of` gives
+// their chunk. O(residencies + moments).
 template <typename OwnerOf>
 std::array<std::vector<std::uint64_t>, kNumOwners> ResidentBytes(const Trace& trace,
                                                                  const Plan& plan,
@@ -23,7 +23,7 @@ std::array<std::vector<std::uint64_t>, kNumOwners> ResidentBytes(const Trace& tr
   const auto n = static_cast<std::int64_t>(trace.moments.size());
   const std::uint64_t alignment = plan.options.alignment_bytes;
   std::array<std::vector<std::uint64_t>, kNumOwners> bytes;
-  // Differences first: they may wrap below zero, their running sums do not.
+  // The vectors first hold differences, which may wrap below zero; their running sums do not.
   for (std::vector<std::uint64_t>& owner : bytes) {
     owner.assign(trace.moments.size() + 1, 0);
   }
@@ -46,11 +46,11 @@ std::array<std::vector<std::uint64_t>, kNumOwners> ResidentBytes(const Trace& tr
   return bytes;
 }
 
-// Sets by_owner and peak of the tier to those of the moment with the largest sum, the first if
-// several are.
+// Sets by_owner and peak of the tier to those of the moment with the largest sum; the first of
+// several.
 void FillTier(const std::array<std::vector<std::uint64_t>, kNumOwners>& bytes, TierBytes& tier);
 
-// The device: by its plan, or if there is none by what the moments cannot do without.
+// Fills the device's ledger from its plan, or without a plan from the bytes that moments require.
 void FillDeviceLedger(const Prepared& prepared, const Occupancy& occupancy, HierarchyPlan& plan);
 
 }  // namespace geminid::planner

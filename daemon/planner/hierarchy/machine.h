@@ -10,30 +10,31 @@
 namespace geminid::planner {
 
 struct Machine {
-  // This rank's link to host memory, each direction alone.
+  // This rank's link to host memory; each rate while the other direction is idle.
   double up_bytes_per_second = 0;    // host to device
   double down_bytes_per_second = 0;  // device to host
-  // Both directions together while both run; 0: their sum, each runs at its full rate.
+  // The sum of both directions while both run; 0: each runs at its full rate.
   double both_bytes_per_second = 0;
-  // What all ranks of the node get together in one direction (a shared root complex or host
-  // memory); 0: no limit beyond each rank's own link.
+  // The rate of all ranks of the node together in one direction (a shared root complex or host
+  // memory). 0: no limit beyond each rank's own link.
   double node_up_bytes_per_second = 0;
   double node_down_bytes_per_second = 0;
-  // Time of a transfer that does not depend on its size.
+  // The part of a transfer's time that does not depend on its size.
   double latency_seconds = 0;
 
-  // Host memory of the node, shared by its ranks; reads and writes count alike.
+  // Host memory of the node, which its ranks share. Reads and writes count alike.
   double host_memory_bytes_per_second = 0;
-  // eta: the share of it that the CPU optimizer reaches while training runs, 0 < eta <= 1.
+  // eta: the fraction of host_memory_bytes_per_second that the CPU optimizer reaches while training
+  // runs, 0 < eta <= 1.
   double cpu_update_share = 0.8;
-  // Device memory: bounds the update of state that lies on the device.
+  // Device memory: the rate bounds updates of state that lies on the device.
   double device_memory_bytes_per_second = 0;
 
   // All disks of the node together; 0: there is no disk.
   double disk_read_bytes_per_second = 0;
   double disk_write_bytes_per_second = 0;
-  // What may be written to all of them before they are worn: TBW, or drive writes per day x
-  // capacity x days of warranty; 0: unknown.
+  // The bytes that may be written to all disks before they are worn: TBW, or drive writes per day x
+  // capacity x days of warranty. 0: unknown.
   double disk_endurance_bytes = 0;
 
   // Bytes this rank may use.
@@ -54,21 +55,21 @@ struct UpdateTraffic {
   double gradient_bytes = 2;
 };
 
-// Parameters per second of all ranks of the node together, by the way of updating; CostOfUpdate has
-// what streaming takes of each resource.
+// Parameters per second of all ranks of the node together, for each way of updating. CostOfUpdate
+// has the cost of streaming on each resource.
 //
 //   host       eta B_dram / (2 state + 2 gradient): the kernel reads and writes the state; the
-//              gradient is written by its copy and read by the kernel. 28 B with Adam.
+//              copy of the gradient writes it and the kernel reads it. 28 B with Adam.
 //   streamed   min(n B_up / state, n B_down / state, n B_both / (2 state), B_dram / (2 state)):
 //              the state goes up and comes back, the gradient never leaves the device.
 //   device     n B_device / (2 state + gradient).
 //
-// Streaming beats the CPU when streamed > host: with one GPU at 50 GB/s the link is the limit, with
-// eight it is host memory (docs/planner_hierarchy.md).
+// Streaming beats the CPU when streamed > host. With one GPU at 50 GB/s the link is the limit, with
+// eight GPUs it is host memory (docs/planner_hierarchy.md).
 double HostUpdateRate(const Machine& machine, const UpdateTraffic& traffic);
 double DeviceUpdateRate(const Machine& machine, const UpdateTraffic& traffic);
 
-// One rank's link when all ranks of the node use theirs.
+// The rate of one rank's link when all ranks of the node use theirs.
 double UpRate(const Machine& machine);
 double DownRate(const Machine& machine);
 double BothRate(const Machine& machine);

@@ -17,7 +17,7 @@ double UpSeconds(const Machine& machine, std::uint64_t bytes) {
   return machine.latency_seconds + static_cast<double>(bytes) / UpRate(machine);
 }
 
-// The first moment that starts when `seconds` have passed, at least `least`.
+// The first moment that starts at `seconds` or later, at least `least`.
 std::int64_t FirstFrom(const std::vector<double>& starts, double seconds, std::int64_t least) {
   const auto at = std::lower_bound(starts.begin(), starts.end(), seconds) - starts.begin();
   return std::max<std::int64_t>(at, least);
@@ -43,7 +43,7 @@ OffloadWindow WindowOf(const HierarchyProblem& problem, const std::vector<double
 void Add(std::vector<std::uint64_t>& differences, const Span& span) {
   if (span.last < span.first) return;
   differences[static_cast<std::size_t>(span.first)] += span.bytes;
-  // Wraps below zero in between; the running sum is exact again.
+  // The difference wraps below zero in between; the running sum is exact again.
   differences[static_cast<std::size_t>(span.last) + 1] -= span.bytes;
 }
 

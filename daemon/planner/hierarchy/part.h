@@ -8,7 +8,7 @@
 namespace geminid::planner {
 
 // The parts of the planner over the hierarchy that can be left out one at a time, to measure what
-// each is worth: the table in docs/planner_hierarchy.md. Plans are valid without any of them.
+// each is worth (the table in docs/planner_hierarchy.md). Plans are valid without any of them.
 enum class Part : std::uint8_t {
   kFitted,
   kDual,

@@ -7,11 +7,11 @@
 namespace geminid::planner {
 namespace {
 
-// Without a better bound for so many iterations the step length is halved.
+// After this many iterations without a better bound, the step length is halved.
 constexpr int kPatience = 8;
 constexpr double kFirstStep = 1.5;
 constexpr double kLeastStep = 1e-3;
-// The target may be reached already; part of it.
+// The least distance to the target, as a fraction of the target: the bound may have reached it.
 constexpr double kLeastMissing = 1e-3;
 
 struct Demand {
@@ -24,7 +24,7 @@ void AddSeconds(const PricedSeconds& more, PricedSeconds& seconds) {
   for (std::size_t r = 0; r < kNumPriced; ++r) seconds[r] += more[r];
 }
 
-// Bytes of spans summed at the segments' moments: differences between neighbours first.
+// Sums the bytes of spans at the moments of the segments. Stores differences between neighbours.
 class SegmentBytes {
  public:
   explicit SegmentBytes(const PriceModel& model)
@@ -57,7 +57,8 @@ class Dual {
  public:
   explicit Dual(const PriceModel& model) : model_(model), bytes_(model) {}
 
-  // D at the prices; the minimising selection, and what it demands: the subgradient.
+  // Returns D at the prices. Sets the minimising selection and its demand, which is the
+  // subgradient.
   double Evaluate(const Prices& prices, Selection& selection, Demand& demand) {
     const SpanPrice span_price(model_, prices);
     demand.seconds = model_.base;
@@ -132,7 +133,7 @@ class Dual {
   SegmentBytes bytes_;
 };
 
-// The nearest point with no negative entry and sum 1 (Held, Wolfe, Crowder 1974).
+// The nearest point that has no negative entry and sums to 1 (Held, Wolfe, Crowder 1974).
 void ProjectOnSimplex(PricedSeconds& weights) {
   PricedSeconds sorted = weights;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
@@ -146,16 +147,16 @@ void ProjectOnSimplex(PricedSeconds& weights) {
   for (double& weight : weights) weight = std::max(0.0, weight - shift);
 }
 
-// How far to go along a block of the subgradient of squared length `norm`: Polyak's rule, with a
-// third of what is missing for each of the three blocks. They differ too much in scale to share a
-// step: a chunk has the same bytes at all segments at once.
+// How far to go along a block of the subgradient of squared length `norm`. Polyak's rule gives each
+// of the three blocks a third of the missing seconds. Their scales differ too much to share a step:
+// a chunk has the same bytes at all segments at once.
 double StepLength(double missing, double norm) { return norm > 0 ? missing / (3 * norm) : 0; }
 
 double Square(double value) { return value * value; }
 
 // Moves the prices along the subgradient, in seconds and in bytes.
 void Follow(const Demand& demand, double missing, Prices& prices) {
-  // A constant added to all resources is undone by the projection: take the mean away.
+  // The projection undoes a constant that is added to all resources, so the mean is subtracted.
   const double mean = Weighted(prices.resource, demand.seconds);
   double norm = 0;
   for (const double seconds : demand.seconds) norm += Square(seconds - mean);

@@ -8,34 +8,34 @@
 
 #include "daemon/planner/hierarchy/evaluate.h"
 
-// The choice as a program with prices.
+// The choice of decisions, as a program with prices.
 //
 //   minimise   max over resources and chains r of T_r(d)
 //   so that    the bytes of d at each moment t are at most C(t), and on the host at most H (+ disk)
 //
-// Each chunk and activation has options; an option takes bytes on the device over spans of moments,
-// bytes on the host, and seconds of each resource. A gap between two uses of a chunk is an item of
-// its own: kept it takes the chunk's bytes, dropped it costs a load.
+// Each chunk and activation has options. An option takes bytes on the device over spans of
+// moments, bytes on the host, and seconds of each resource. A gap between two uses of a chunk is an
+// item of its own. A retained gap takes the chunk's bytes, and a dropped gap costs a load.
 //
 // With weights l_r >= 0 that sum to 1, a price m_s >= 0 per byte at one chosen moment of each
 // segment of time, and a price h >= 0 per byte of host memory,
 //
 //   D(l, m, h) = min over d of  sum l_r T_r(d) + sum m_s (bytes_s(d) - C_s) + h (host(d) - H)
 //
-// separates into one small choice per item, and D <= max_r T_r(d) for every feasible d: a lower
-// bound on the step. It is concave; the subgradient is (T_r, bytes_s - C_s, host - H), followed
-// with Polyak's step length (Polyak 1969) towards the best step known.
+// separates into one small choice per item. D <= max_r T_r(d) for every feasible d, so D is a lower
+// bound on the step. D is concave; its subgradient is (T_r, bytes_s - C_s, host - H). The search
+// follows it with Polyak's step length (Polyak 1969) towards the best step known.
 
 namespace geminid::planner {
 
-// Besides the resources, chains: updates after backward that must be over before an operator of the
-// next forward starts. A chain ends at a checkpoint, a chunk in the order of first use, and lasts
-// as long as the updates up to that chunk and all computation from its first use on; the step is no
-// shorter. For each checkpoint one chain of the CPU, one of the way up
+// Besides resources there are chains: updates after backward that must end before an operator of
+// the next forward starts. A chain ends at a checkpoint, which is a chunk in the order of first
+// use. It lasts as long as the updates up to that chunk and all computation from the chunk's first
+// use on, and the step is no shorter. Each checkpoint has one chain of the CPU, one of the link up
 // and one of host memory.
 inline constexpr std::size_t kCheckpoints = 4;
 inline constexpr std::size_t kNumPriced = kNumResources + 3 * kCheckpoints;
-// Seconds of each resource, of each CPU chain, of each chain of the way up, and of host memory.
+// Seconds of each resource, of each CPU chain, of each chain of the link up, and of host memory.
 using PricedSeconds = std::array<double, kNumPriced>;
 
 struct PricedSpan {
@@ -49,14 +49,14 @@ struct Option {
   PricedSeconds seconds = {};
   std::array<PricedSpan, 2> spans = {};
   double host_bytes = 0;          // at the moment when the host is fullest
-  std::uint64_t state_bytes = 0;  // against the limit of state on the device
+  std::uint64_t state_bytes = 0;  // counts against the limit of state on the device
 };
 
 struct PricedItem {
   bool is_chunk = false;
   std::uint32_t index = 0;
   std::vector<Option> options;  // never empty
-  // Of a chunk: its gaps, which cost nothing if it is updated on the device.
+  // The gaps of a chunk. They cost nothing if the chunk is updated on the device.
   std::size_t first_gap = 0;
   std::size_t num_gaps = 0;
 };
@@ -66,7 +66,7 @@ struct PricedGap {
   PricedSeconds drop = {};
 };
 
-// Bytes that may leave host memory for the disk, and what each costs.
+// Bytes that may leave host memory for the disk, and the cost per byte.
 struct Spill {
   double limit_bytes = 0;
   PricedSeconds seconds_per_byte = {};
@@ -75,15 +75,16 @@ struct Spill {
 struct PriceModel {
   std::vector<PricedItem> items;
   std::vector<PricedGap> gaps;
-  PricedSeconds base = {};             // whatever is decided
+  PricedSeconds base = {};             // of every decision
   std::vector<double> free_bytes;      // per moment, beside workspace and used chunks
-  std::vector<std::int64_t> segments;  // the moment that stands for each
+  std::vector<std::int64_t> segments;  // the moment that stands for each segment
   double host_room = 0;
-  std::array<Spill, 2> spills;  // of trained chunks: read and written; of frozen ones: read
+  // Of trained chunks, which are read and written; of frozen chunks, which are read.
+  std::array<Spill, 2> spills;
 };
 PriceModel BuildPriceModel(const Prepared& prepared);
 
-// The most segments of time: a price for each.
+// The most segments of time. Each has a price.
 inline constexpr std::size_t kMaxSegments = 64;
 
 struct Prices {
@@ -92,7 +93,7 @@ struct Prices {
   double host = 0;              // seconds per byte
 };
 
-// The option of each item that is best at the prices, and which gaps are kept.
+// The best option of each item at the prices, and the gaps that are retained.
 struct Selection {
   std::vector<std::uint8_t> option;  // index into PricedItem::options
   std::vector<std::uint8_t> kept;    // per gap
@@ -116,11 +117,12 @@ double Weighted(const PricedSeconds& weights, const PricedSeconds& seconds);
 
 struct DualResult {
   double bound = 0;  // the best D found: no feasible decisions take less
-  Prices prices;     // where
+  Prices prices;     // at which the bound was found
   Selection selection;
 };
-// Starts from the weights, which sum to 1, and no prices of bytes. `step_seconds`: of any feasible
-// decisions, the target of the step length. Each iteration takes O(items + gaps + moments).
+// Starts from the weights, which sum to 1, and without prices of bytes. `step_seconds` is the step
+// of any feasible decisions and the target of the step length. Each iteration takes O(items + gaps
+// + moments).
 inline constexpr int kDualIterations = 100;
 DualResult MaximizeDual(const PriceModel& model, const PricedSeconds& first_weights,
                         double step_seconds, int iterations);

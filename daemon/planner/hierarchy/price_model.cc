@@ -65,7 +65,7 @@ class Builder {
     }
   }
 
-  // When most activations are alive.
+  // Finds the moment at which the most activation bytes are alive.
   void FindHostMoment() {
     Decisions kept;
     kept.optimizer.assign(problem_.optimizer.size(), OptimizerPlace::kHost);
@@ -75,7 +75,7 @@ class Builder {
         std::max_element(activations_.begin(), activations_.end()) - activations_.begin();
   }
 
-  // Chunks at even distances in the order of their first use, the last among them.
+  // Checkpoints are chunks at even distances in the order of their first use, including the last.
   void FindCheckpoints() {
     order_.assign(problem_.optimizer.size(), 0);
     if (problem_.options.update_during_backward || prepared_.without.Has(Part::kChains)) return;
@@ -99,7 +99,7 @@ class Builder {
     }
   }
 
-  // What a chunk's update adds to the chains it is part of.
+  // Adds the cost of a chunk's update to the chains that contain it.
   void AddToChains(ChunkIndex chunk, const UpdateCost& cost, PricedSeconds& seconds) const {
     for (std::size_t q = 0; q < checkpoints_.size(); ++q) {
       const bool before = order_[chunk] <= checkpoints_[q].order;
@@ -116,14 +116,14 @@ class Builder {
                         problem_.trace.chunks[chunk].transfer_bytes, place);
   }
 
-  // Adds the gaps of a chunk; returns how many loads it needs whatever is kept.
+  // Adds the gaps of a chunk. Returns how many loads the chunk needs whatever is retained.
   std::uint64_t AddGaps(ChunkIndex chunk) {
     const std::vector<ChunkUse>& uses = uses_[chunk];
     const Chunk& traced = problem_.trace.chunks[chunk];
     const PlannerOptions& options = problem_.options.planner;
     const bool changes = options.weights_change_between_iterations && !traced.frozen;
     const std::uint64_t alignment = options.alignment_bytes;
-    // Under the policy kDevice every chunk's place is part of what is required.
+    // Under the policy kDevice the required bytes include every chunk's place.
     const bool counted = options.policy == Policy::kDevice;
     const std::uint64_t extent_bytes = base::RoundUp(traced.size_bytes, alignment);
     const double bytes = counted ? 0.0 : static_cast<double>(extent_bytes);
@@ -138,7 +138,7 @@ class Builder {
         continue;
       }
       gap.span = {uses[k].moment + 1, crosses ? last_moment_ : uses[k + 1].moment - 1, bytes};
-      // Over the boundary the part at the end of the iteration stands for the whole.
+      // For a gap over the boundary, the part at the end of the iteration stands for the whole gap.
       model_.gaps.push_back(gap);
     }
     return loads;
@@ -244,7 +244,7 @@ class Builder {
       model_.free_bytes.push_back(arena - static_cast<double>(moments[t].workspace_bytes) -
                                   static_cast<double>(prepared_.required_bytes[t]));
     }
-    // Where all kept activations would leave least.
+    // Each segment has the moment at which all kept activations would leave the least bytes.
     const std::size_t count = std::min(kMaxSegments, moments.size());
     for (std::size_t s = 0; s < count; ++s) {
       const std::size_t end = (s + 1) * moments.size() / count;
@@ -280,7 +280,7 @@ class Builder {
       } else if (prepared_.first_use[c] != kNoMoment) {
         model_.spills[1].limit_bytes += bytes;
       } else {
-        model_.host_room += bytes;  // never used: on disk for nothing
+        model_.host_room += bytes;  // never used, so it lies on disk at no cost
       }
     }
     for (Spill& spill : model_.spills) {
@@ -294,8 +294,8 @@ class Builder {
   const std::int64_t last_moment_;
   std::vector<std::vector<ChunkUse>> uses_;
   struct Checkpoint {
-    std::size_t order;  // of its chunk, by first use
-    Moment moment;      // of that first use
+    std::size_t order;  // of the item's chunk, by first use
+    Moment moment;      // of the chunk's first use
   };
   std::vector<Checkpoint> checkpoints_;
   std::vector<std::size_t> order_;          // per chunk, by first use among the updated

@@ -35,7 +35,7 @@ std::vector<std::int64_t> WholeBytes(const std::vector<double>& free_bytes, std:
   return whole;
 }
 
-// Adds to `reserved` by how much the decisions exceed the arena at each moment; false if nowhere.
+// Adds the decisions' excess over the arena to `reserved`, per moment. False if there is no excess.
 bool ReserveExcess(const Prepared& prepared, const Decisions& decisions,
                    std::vector<std::uint64_t>& reserved) {
   const Occupancy occupancy = ComputeOccupancy(prepared.problem, decisions);
@@ -98,7 +98,7 @@ class Rounding {
     return model_.items[i].is_chunk && model_.items[i].options[chosen_[i]].place == kDevicePlace;
   }
 
-  // Adds (sign 1) or takes away (-1) what the chosen option takes. Gaps are separate.
+  // Adds (sign 1) or removes (-1) the demand of the chosen option. Gaps are separate.
   void Apply(std::size_t i, int sign) {
     const Option& option = model_.items[i].options[chosen_[i]];
     for (const PricedSpan& span : option.spans) {
@@ -141,7 +141,7 @@ class Rounding {
     }
   }
 
-  // Items that save most per byte and moment first, by the prices of the resources.
+  // The order of items by savings per byte and moment, at the prices of the resources; most first.
   std::vector<std::size_t> ByDensity() const {
     const PricedSeconds& weights = prices_.resource;
     std::vector<double> density(model_.items.size(), 0);
@@ -204,7 +204,7 @@ class Rounding {
 
   void TakeBest(std::size_t i) {
     const PricedItem& item = model_.items[i];
-    // Take the item out, its gaps dropped.
+    // Remove the item, with its gaps dropped.
     if (!IsDevice(i)) ApplyGaps(i, -1);
     Apply(i, -1);
     for (std::size_t g = item.first_gap; g < item.first_gap + item.num_gaps; ++g) {
@@ -216,7 +216,8 @@ class Rounding {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t o = 0; o < item.options.size(); ++o) {
       const Option& option = item.options[o];
-      // What it had it may keep: the start may be above the room, and never gets worse.
+      // The item may always have its present option: the start may exceed the space, but never gets
+      // worse.
       if (o != before && (!Allowed(item, option) || !HasRoom(option))) continue;
       if (o != before && host_left_ < option.host_bytes &&
           option.host_bytes > item.options[before].host_bytes) {

@@ -6,33 +6,33 @@
 
 #include "daemon/planner/hierarchy/price.h"
 
-// From prices to decisions that fit.
+// Turns prices into decisions that fit.
 
 namespace geminid::planner {
 
 struct RoundOptions {
-  // Streamed state needs staging on the device; set aside only if it may be used.
+  // Streamed state needs staging on the device. Staging is set aside only if state may be streamed.
   bool allow_streamed = true;
-  // Chunks that stay on the device if they fit at all, whatever the prices say; one entry per
-  // chunk, or empty.
+  // Chunks whose state stays on the device if it fits at all, whatever the prices say. One entry
+  // per chunk, or empty.
   std::vector<std::uint8_t> pinned = {};
-  // Per moment, room that must stay free, or empty.
+  // Per moment, bytes that must stay free; or empty.
   std::vector<std::uint64_t> reserved = {};
 };
 
 struct Rounded {
   Decisions decisions;
-  // What they keep busy in the price model, with as many weights kept as the room allows. The
+  // The seconds of the decisions in the price model, with as many weights retained as fit. The
   // largest is an estimate of the step that needs no device plan.
   PricedSeconds seconds = {};
 };
 
-// Everything starts with the option that takes least of the device. Then, best seconds saved per
-// byte and moment first, each item takes the option that costs least at the prices among those that
-// there is room for. FreeBytes is that of every moment, not of the segments only.
-// O((items + gaps) log moments).
-// The windows of offloaded activations are longer when these queue for the link than the price
-// model assumes. If the decisions therefore exceed the arena, the excess is reserved and they are
+// Every item starts with the option that takes the least device memory. Then the items choose in
+// the order of seconds saved per byte and moment, largest first. An item takes the option that
+// costs least at the prices among the options that fit. Space is checked at every moment, not only
+// at the moments of the segments. O((items + gaps) log moments).
+// Windows of offloaded activations are longer than the price model assumes if the activations queue
+// for the link. If the decisions therefore exceed the arena, the excess is reserved and they are
 // rounded again, a few times.
 Rounded Round(const Prepared& prepared, const PriceModel& model, const Prices& prices,
               const RoundOptions& options);

@@ -16,7 +16,7 @@ UpdateCost CostOfUpdate(const Machine& machine, const OptimizerItem& item,
   const double memory_rate = machine.host_memory_bytes_per_second / ranks;
   switch (place) {
     case OptimizerPlace::kHost:
-      // As HostUpdateRate: the gradient's way down is part of what the kernel is measured with.
+      // As in HostUpdateRate: the kernel's measured rate includes the copy of the gradient.
       cost.cpu = (2 * state + 2 * gradient) / (machine.cpu_update_share * memory_rate);
       cost.memory = (2 * state + 2 * gradient + weight) / memory_rate;
       cost.up = weight > 0 ? machine.latency_seconds + weight / UpRate(machine) : 0;
@@ -97,7 +97,7 @@ std::size_t SmallestDeviceHead(const std::vector<UpdateJob>& jobs) {
   const std::size_t count = jobs.size();
   std::vector<double> cpu = {0};
   for (const UpdateJob& job : jobs) cpu.push_back(cpu.back() + job.cost.cpu);
-  // Over the jobs from k on, the worst lateness if all from job 0 on were updated on the host.
+  // Element k: the worst lateness of the jobs from k on, if all jobs from 0 on ran on the host.
   std::vector<double> late(count + 1, -std::numeric_limits<double>::infinity());
   for (std::size_t k = count; k-- > 0;) {
     late[k] = std::max(late[k + 1], cpu[k + 1] + jobs[k].cost.up - jobs[k].needed_at);

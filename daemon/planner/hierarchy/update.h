@@ -6,48 +6,49 @@
 
 #include "daemon/planner/hierarchy/hierarchy.h"
 
-// The optimizer's pipeline between backward and the next forward: when the new weights of each
-// chunk are on the device, and which chunks must keep their state there for nobody to wait.
+// The optimizer's pipeline between backward and the next forward. It tells when the new weights of
+// each chunk are on the device, and which chunks' state must stay there so that nothing waits.
 
 namespace geminid::planner {
 
 // How long one chunk's update keeps each resource of this rank busy.
 struct UpdateCost {
   double cpu = 0;     // the kernel on the host
-  double memory = 0;  // its bytes, and those of the streamed state, through host memory
-  double up = 0;      // the streamed state; for state on the host the new weight
+  double memory = 0;  // the kernel's bytes and the streamed state's, through host memory
+  double up = 0;      // the streamed state, or the new weight of state on the host
   double down = 0;    // the streamed state
   double device = 0;  // the kernel on the device
 };
 UpdateCost CostOfUpdate(const Machine& machine, const OptimizerItem& item,
                         std::uint64_t weight_transfer_bytes, OptimizerPlace place);
 
-// One update, in the order in which they are done. Times are seconds after the start of the next
-// iteration, which is the end of the last gradient's way down.
+// One update. Jobs are in the order in which updates are done. Times are seconds after the start of
+// the next iteration, which is the arrival of the last gradient on the host.
 struct UpdateJob {
   OptimizerPlace place = OptimizerPlace::kHost;
   UpdateCost cost = {};
-  double gradient_at = 0;  // not before; 0 or less
-  double needed_at = 0;    // the first operator that uses the weight
+  double gradient_at = 0;  // the update starts no earlier; 0 or less
+  double needed_at = 0;    // the start of the first operator that uses the weight
 };
 
-// How many chunks may be on their way up, in the kernel and on their way down at once: one each.
+// How many streamed chunks are in flight at once: one goes up, one is in the kernel, one comes
+// down.
 inline constexpr std::size_t kStreamBuffers = 3;
 
-// When the new weight of each job is on the device. Each resource serves the jobs in their order;
-// a streamed chunk goes up only when a buffer is free. O(jobs).
+// The time at which the new weight of each job is on the device. Each resource serves the jobs in
+// their order. A streamed chunk goes up only when a buffer is free. O(jobs).
 std::vector<double> FinishUpdates(const std::vector<UpdateJob>& jobs);
 
-// By how much the computation must be delayed so that no job is late: the largest lateness.
+// The delay of the computation that makes no job late: the largest lateness.
 double ExposedSeconds(const std::vector<UpdateJob>& jobs);
 
-// Updates during backward, jobs in order of gradient arrival, all times relative to the end of
-// backward. The smallest n such that the CPU pipeline has finished all but the last n chunks when
-// the device, which starts at the end of backward, has updated those n. O(jobs).
+// For updates during backward, with jobs in order of gradient arrival. Times are relative to the
+// end of backward. Returns the smallest n such that the CPU finishes all but the last n chunks
+// before the device, which starts at the end of backward, has updated those n. O(jobs).
 std::size_t SmallestDeviceTail(const std::vector<UpdateJob>& jobs);
 
-// Updates after backward in order of next use: the smallest n such that, with the state of the
-// first n chunks on the device, no other is late. O(jobs).
+// For updates after backward in order of next use. Returns the smallest n such that no other chunk
+// is late if the state of the first n chunks lies on the device. O(jobs).
 std::size_t SmallestDeviceHead(const std::vector<UpdateJob>& jobs);
 
 }  // namespace geminid::planner

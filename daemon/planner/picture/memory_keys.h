@@ -1,4 +1,4 @@
-// How pictures of device memory show who occupies it: plans, simulated steps and forecasts alike.
+// How pictures of plans, simulated steps and forecasts show what occupies device memory.
 #ifndef GEMINID_DAEMON_PLANNER_PICTURE_MEMORY_KEYS_H_
 #define GEMINID_DAEMON_PLANNER_PICTURE_MEMORY_KEYS_H_
 
@@ -6,7 +6,7 @@
 
 namespace geminid::planner {
 
-// Of middling lightness, and told apart by people who see red and green alike (Okabe and Ito,
+// Colors of medium lightness that people with red-green blindness can tell apart (Okabe and Ito,
 // 2008).
 inline constexpr base::SvgKey kWeightsKey = {"#0072b2", "gathered weights"};
 inline constexpr base::SvgKey kArrivingKey = {"#56b4e9", "arriving"};

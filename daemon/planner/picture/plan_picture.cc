@@ -26,13 +26,13 @@ constexpr double kTicks = 8;
 constexpr char kUpColor[] = "#0072b2";
 constexpr char kDownColor[] = "#d55e00";
 constexpr char kWaitColor[] = "#cc79a7";
-// So that chunks side by side are told apart.
+// Outlines separate chunks that lie side by side.
 constexpr char kOutlined[] = "<g stroke=\"#ffffff\" stroke-width=\"0.7\" stroke-opacity=\"0.6\">\n";
 constexpr char kLimit[] = " stroke-width=\"2\" stroke-dasharray=\"6 3\"";
 
 struct Frame {
   double moments = 1;
-  double bytes = 1;  // of the whole height
+  double bytes = 1;  // the bytes of the whole height
   double X(Moment moment) const {
     return kLeft + (kRight - kLeft) * static_cast<double>(moment) / moments;
   }
@@ -51,7 +51,7 @@ double Weight(const PlanTimeline& timeline, const Piece& piece) {
          static_cast<double>(piece.end - piece.begin);
 }
 
-// Their indices, in order.
+// The indices of the largest pieces, in order.
 std::vector<std::size_t> LargestPieces(const PlanTimeline& timeline) {
   std::vector<std::size_t> indices(timeline.pieces.size());
   std::iota(indices.begin(), indices.end(), std::size_t{0});
@@ -69,7 +69,7 @@ void DrawScale(double top, double height, const std::string& most, std::string* 
   SvgLine(kLeft, top + height, kRight, top + height, " stroke-opacity=\"0.5\"", svg);
 }
 
-// The arena, its lowest address at the bottom.
+// Draws the arena, its lowest address at the bottom.
 void DrawPlaces(const PlanTimeline& timeline, const Frame& frame, double top, std::string* svg) {
   const std::vector<std::size_t> drawn = LargestPieces(timeline);
   std::string heading = "where the chunks lie in the arena";

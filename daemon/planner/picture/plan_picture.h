@@ -9,17 +9,19 @@
 
 namespace geminid::planner {
 
-// Of more there would be nothing to see; the largest are drawn, and the picture says how many are
-// not.
+// The picture shows at most this many pieces, the largest ones, because more could not be told
+// apart. It says how many are missing.
 inline constexpr std::size_t kMostPiecesDrawn = 4000;
 
-// A stand-alone SVG that reads on light and on dark pages. Over the moments of an iteration, from
-// above: the arena from its lowest address to its end, with a rectangle for each stay of a chunk,
-// whose title says all of it, and the workspace at its top; how full it is, under a line for its
-// end; and what moves up and down, and what is waited for.
+// A stand-alone SVG that is legible on light and on dark pages. Its parts over the moments of an
+// iteration, from the top:
+// - the arena from its lowest address to its end, with a rectangle for each stay of a chunk (its
+//   title says all about the stay), and the workspace at the top;
+// - how full the arena is, under a line for its end;
+// - the bytes that move up and down, and the waits.
 std::string PlanSvg(const std::string& title, const PlanTimeline& timeline);
 
-// "chunk 7, 1 MiB at 4 MiB: arriving, moments 3 to 5"; moments are counted from 0.
+// "chunk 7, 1 MiB at 4 MiB: arriving, moments 3 to 5". Moments count from 0.
 std::string PieceWords(const PlanTimeline& timeline, const Piece& piece);
 
 }  // namespace geminid::planner

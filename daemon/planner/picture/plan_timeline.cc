@@ -13,10 +13,10 @@ namespace {
 struct Extent {
   std::uint64_t offset = 0;
   Moment begin = 0;
-  std::uint64_t deadline = 0;  // counted on into the next iteration
+  std::uint64_t deadline = 0;  // the next iteration's moments follow this one's
 };
 
-// Cuts what each chunk does over the iteration into pieces.
+// Divides each chunk's stays in the iteration into pieces.
 class PieceBuilder {
  public:
   PieceBuilder(const Trace& trace, const Plan& plan)
@@ -43,7 +43,7 @@ class PieceBuilder {
   }
 
  private:
-  // By chunk: until when one that is there from the start is still arriving.
+  // By chunk: the moment until which a chunk that is present at the start still arrives.
   std::vector<Moment> DeadlinesOfTheNextIteration() const {
     std::vector<Moment> deadlines(open_.size(), 0);
     for (Moment t = 0; t < plan_.steps.size(); ++t) {
@@ -87,7 +87,7 @@ class PieceBuilder {
 };
 
 void AddOccupants(const PlanTimeline& timeline, std::vector<TimelineRow>* rows) {
-  // Of each occupant, what comes at a moment, less what goes; modulo 2^64.
+  // For each occupant, the bytes that come at a moment less the bytes that go; modulo 2^64.
   std::vector<std::array<std::uint64_t, kOccupants>> changes(rows->size() + 1);
   for (const Piece& piece : timeline.pieces) {
     const std::uint64_t bytes = timeline.chunks[piece.chunk].size_bytes;

@@ -1,5 +1,5 @@
-// What a plan does over an iteration, for people: which chunk is where and when, what moves, and
-// how full the arena is.
+// A plan over an iteration, for people: which chunk lies where and when, which bytes move, and how
+// full the arena is.
 #ifndef GEMINID_DAEMON_PLANNER_PICTURE_PLAN_TIMELINE_H_
 #define GEMINID_DAEMON_PLANNER_PICTURE_PLAN_TIMELINE_H_
 
@@ -15,14 +15,14 @@
 
 namespace geminid::planner {
 
-// From the bottom of the arena to its top.
+// The occupants of the arena.
 enum class Occupant : std::uint8_t { kWeights, kArriving, kLeaving, kActivations };
 inline constexpr std::size_t kOccupants = 4;
 inline constexpr base::SvgKey kOccupantKeys[kOccupants] = {kWeightsKey, kArrivingKey, kLeavingKey,
                                                            kActivationsKey};
 
 // A part of a chunk's stay: one extent for the moments [begin, end) of the iteration. A stay that
-// goes on in the next iteration is one piece at its end and one at its beginning.
+// continues in the next iteration is one piece at the end and one at the beginning.
 struct Piece {
   ChunkIndex chunk = 0;
   Occupant occupant = Occupant::kWeights;
@@ -36,11 +36,11 @@ struct Piece {
 struct TimelineRow {
   Moment first = 0;
   Moment last = 0;
-  // Of the moment at which they are most together.
+  // The bytes at the moment with the largest total.
   std::array<std::uint64_t, kOccupants> bytes{};
   std::uint64_t up_bytes = 0;    // of the loads that are issued
   std::uint64_t down_bytes = 0;  // of the gradients that begin to leave
-  double stall_seconds = 0;      // those after the last moment count to it
+  double stall_seconds = 0;      // stalls after the last moment count to the last moment
   std::uint64_t TotalBytes() const;
   bool operator==(const TimelineRow&) const = default;
 };
@@ -52,12 +52,12 @@ struct PlanTimeline {
   std::vector<TimelineRow> rows;  // one per moment
 };
 
-// Of a plan that CheckPlan is content with, by its steps, its residents at the start and its
-// stalls; in the steady state. Of any other, whose indices are within the trace, it shows
-// something.
+// The steady state of a plan, from its steps, its residents at the start and its stalls. The plan
+// should pass CheckPlan. For another plan whose indices are within the trace, the result is some
+// timeline.
 PlanTimeline TimelineOf(const Trace& trace, const Plan& plan);
 
-// The same in at most `most` rows, which have the same number of moments, but for the last.
+// The same in at most `most` rows. All rows but the last have the same number of moments.
 std::vector<TimelineRow> Grouped(const std::vector<TimelineRow>& rows, std::size_t most);
 
 }  // namespace geminid::planner

@@ -11,10 +11,10 @@
 namespace geminid::planner {
 namespace {
 
-// Each round relaxes every draft that failed; real traces end within a few.
+// Each round relaxes every draft that failed. Real traces need only a few rounds.
 constexpr int kMaxRounds = 8;
 
-// The j after which the draft bridges its longest gap.
+// The index j of the use after which the draft bridges its longest gap.
 std::uint32_t LongestGap(const Problem& problem, const ResidencyDraft& draft) {
   const std::uint32_t bridged = draft.permanent ? draft.num_uses : draft.num_uses - 1;
   const auto length = [&](std::uint32_t j) {
@@ -28,7 +28,7 @@ std::uint32_t LongestGap(const Problem& problem, const ResidencyDraft& draft) {
   return longest;
 }
 
-// Makes the draft easier to place; false if nothing is left to give up.
+// Makes the draft easier to place. False if the draft cannot be relaxed further.
 bool Relax(const Problem& problem, std::size_t index, std::vector<ResidencyDraft>& drafts) {
   ResidencyDraft& draft = drafts[index];
   if (!draft.permanent && draft.begin < draft.first_moment) {
@@ -64,7 +64,7 @@ Attempt Place(const Problem& problem, const Setting& setting, std::vector<Reside
   return attempt;
 }
 
-// Breaks up what an attempt failed to place.
+// Relaxes the drafts that an attempt failed to place.
 void RelaxFailed(const Problem& problem, Attempt& attempt) {
   std::vector<std::int64_t> stuck;
   for (const std::uint32_t i : attempt.failed) {

@@ -9,28 +9,28 @@
 
 namespace geminid::planner {
 
-// Gives every draft one offset for its whole lifetime, below the capacity of each of its moments
-// and apart from every other draft alive with it.
+// Gives every draft one offset for its whole lifetime, below the capacity of each of its moments.
+// Drafts that are alive together do not overlap.
 //
-// Drafts alive at the moment of least capacity are stacked from the bottom; from there one
-// placer goes forwards and one backwards through time, each placing drafts as it meets them
-// (one_way_placer.h). While capacity only grows away from that moment (activations pile up in
-// forward and shrink in backward) and sizes are equal, a draft met always finds a slot: whatever is
-// met later lives where capacity is no smaller. Drafts over the iteration boundary, where the
-// placers end, are placed ahead of them. Where a draft had to be split the placers are tried again
-// with their end at the moment of most capacity, and with low offsets preferred; the least bytes
-// win.
+// Drafts alive at the moment of least capacity are stacked from the bottom. From that moment, one
+// placer goes forwards through time and one backwards, and each places the drafts that it meets
+// (one_way_placer.h). Activations pile up in forward and shrink in backward, so capacity usually
+// only grows away from that moment. If it does and sizes are equal, every draft finds a slot:
+// whatever a placer meets later lives where capacity is no smaller. Drafts over the iteration
+// boundary, where the placers end, are placed before the placers run. If a draft had to be split,
+// the placers run again with their end at the moment of most capacity, and again with low offsets
+// preferred. The result with the fewest bytes wins.
 //
-// What the placers cannot make room for is relaxed and all are placed again: prefetch is given up,
-// then the draft is split, then its drain is cut, and at last everything alive at its moment is
-// split around it. Ends after a fixed number of rounds, if need be with every use a draft of its
-// own, which always fits. Never overlaps. Adds its operations to `work` and begins no further
-// variant once that exceeds `work_limit`. O(S (log S + sqrt(free ranges))) a variant, and 128
-// extents or a little more for each draft that needs room made.
+// If the placers find no space for a draft, the draft is relaxed, and all drafts are placed again.
+// Relaxing gives up the prefetch, then splits the draft, then shortens its drain. At last it splits
+// every draft that is alive at its moment. The number of rounds is fixed; after them every use
+// becomes a draft of its own, which always fits. Drafts never overlap. Adds the operations to
+// `work`, and begins no further variant once `work` exceeds `work_limit`. O(S (log S + sqrt(free
+// ranges))) a variant for S drafts, and about 128 extents for each draft that needs cleared space.
 void AssignOffsets(const Problem& problem, std::int64_t work_limit,
                    std::vector<ResidencyDraft>& drafts, std::int64_t& work);
 
-// Gives every item a place of its own; the items must fit below the least capacity together.
+// Gives every item a place of its own. The items must fit below the least capacity together.
 void AssignSeparateOffsets(const Problem& problem, std::vector<ResidencyDraft>& drafts);
 
 }  // namespace geminid::planner

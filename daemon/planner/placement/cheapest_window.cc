@@ -6,7 +6,7 @@
 namespace geminid::planner {
 namespace {
 
-// Sums over the extents before each.
+// Sums over the extents before an extent.
 struct Prefix {
   std::int64_t fixed = 0;
   ClearCost cost;
@@ -22,8 +22,8 @@ std::vector<Prefix> Sums(const std::vector<Taken>& taken) {
   return sums;
 }
 
-// Where a window may begin, ascending: at the floor or the end of an extent, or so that it ends at
-// the ceiling or the begin of an extent. Both kinds ascend on their own.
+// The offsets at which a window may begin, ascending. A window begins at the floor or at the end of
+// an extent, or it ends at the ceiling or at the begin of an extent. Both kinds ascend.
 std::vector<std::int64_t> Offsets(const std::vector<Taken>& taken, std::int64_t size_bytes,
                                   std::int64_t floor_bytes, std::int64_t ceiling_bytes) {
   std::vector<std::int64_t> after = {floor_bytes};

@@ -7,15 +7,15 @@
 
 namespace geminid::planner {
 
-// What it takes to clear an extent: bytes to load again, then bytes that are loaded later than they
-// could be. Compared in this order.
+// The cost of clearing an extent: the bytes to load again, and the bytes whose load is delayed.
+// Compared in this order.
 struct ClearCost {
   std::int64_t reload_bytes = 0;
   std::int64_t delayed_bytes = 0;
   friend auto operator<=>(const ClearCost&, const ClearCost&) = default;
 };
 
-// An extent taken: [begin, end) in bytes.
+// An occupied extent: [begin, end) in bytes.
 struct Taken {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -26,14 +26,14 @@ struct Taken {
 
 struct WindowChoice {
   std::int64_t offset_bytes = -1;  // -1: no window is free of fixed extents
-  // What is to be cleared: [first, last) in `taken`.
+  // The extents to clear: [first, last) in `taken`.
   std::size_t first = 0;
   std::size_t last = 0;
 };
 
 // The window of `size_bytes` in [floor_bytes, ceiling_bytes) that is cheapest to clear; the lowest
-// of equals. `taken` is disjoint and sorted. Only windows that begin or end at an extent or at an
-// end of the space can be best: others could be moved without touching more. O(n).
+// of equals. `taken` is disjoint and sorted. The best window begins or ends at an extent or at an
+// end of the space: any other could move there without touching more extents. O(n).
 WindowChoice CheapestWindow(const std::vector<Taken>& taken, std::int64_t size_bytes,
                             std::int64_t floor_bytes, std::int64_t ceiling_bytes);
 

@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
-// For each byte of the arena the next moment at which something takes it, while time runs
-// backwards.
+// For each byte of the arena, the next moment at which a draft takes the byte. Time runs backwards.
 class NextTaken {
  public:
   explicit NextTaken(std::int64_t size_bytes) { from_[0] = from_[size_bytes] = kNever; }
@@ -51,7 +50,7 @@ bool EndsInGradient(const Problem& problem, const ResidencyDraft& draft) {
   return !draft.permanent && item.uses[last].invalidates && item.gradient_bytes > 0;
 }
 
-// The first moment from `begin` on, and at most `end`, that has less capacity than `bytes`.
+// The first moment in [begin, end) with less capacity than `bytes`, or `end`.
 std::int64_t FirstBelow(const LeastCapacity& least, std::int64_t begin, std::int64_t end,
                         std::int64_t bytes) {
   while (begin < end) {

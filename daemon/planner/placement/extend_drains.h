@@ -9,10 +9,13 @@
 
 namespace geminid::planner {
 
-// Lets gradients keep their extents for as long as nothing else wants them: computation then never
-// waits for a gradient whose place nobody needs yet. The end of each drain moves to the first of:
-// the next draft that takes a byte of the extent, the workspace that does, the chunk's own next
-// draft, the end of the iteration if the optimizer changes the weights. Costs no load. O(S log S).
+// Lets gradients occupy their extents until the space is needed, so that computation waits for no
+// gradient whose extent is not needed yet. Each drain ends at the first of:
+// - the next draft that takes a byte of the extent;
+// - the workspace reaching the extent;
+// - the chunk's own next draft;
+// - the end of the iteration, if the optimizer changes the weights.
+// Adds no load. O(S log S).
 void ExtendDrains(const PlannerOptions& options, const Problem& problem,
                   std::vector<ResidencyDraft>& drafts);
 

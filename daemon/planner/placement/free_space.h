@@ -9,14 +9,14 @@
 
 namespace geminid::planner {
 
-// The free byte ranges of the arena at one moment of an attempt. Ranges lie in buckets
-// that know their longest, so that a search looks into few: O(sqrt) in the number of ranges.
+// The free byte ranges of the arena at one moment of an attempt. Ranges lie in buckets. Each bucket
+// knows its longest range, so a search looks into few: O(sqrt) in the number of ranges.
 class FreeSpace {
  public:
   static constexpr std::int64_t kNowhere = -1;
   enum class Prefer { kHighest, kLowest };
 
-  // A range taken for other moments than the present: [begin, end) in bytes.
+  // A range that is taken at moments other than the present: [begin, end) in bytes.
   struct Obstacle {
     std::int64_t begin = 0;
     std::int64_t end = 0;
@@ -28,8 +28,8 @@ class FreeSpace {
   }
 
   // The highest or lowest offset at which `size_bytes` are free below `ceiling_bytes` and touch no
-  // obstacle for which is_in_the_way(owner); kNowhere if there is none. `obstacles` are disjoint
-  // and sorted. Takes nothing.
+  // obstacle for which is_in_the_way(owner). kNowhere if there is none. `obstacles` are disjoint
+  // and sorted. Takes no range.
   template <typename InTheWay>
   std::int64_t Find(std::int64_t size_bytes, std::int64_t ceiling_bytes, Prefer prefer,
                     const std::vector<Obstacle>& obstacles, const InTheWay& is_in_the_way) const {
@@ -66,7 +66,7 @@ class FreeSpace {
     const std::size_t b = BucketOf(offset_bytes);
     std::vector<Block>& blocks = buckets_[b].blocks;
     auto after = FirstAfter(blocks, offset_bytes);
-    // What follows may be the first of the next bucket.
+    // The range that follows may be the first of the next bucket.
     if (after != blocks.end()) {
       if (after->begin == given.end) {
         given.end = after->end;

@@ -11,9 +11,9 @@
 
 namespace geminid::planner {
 
-// When the drafts are alive, counted in moments from `cut`, so that the boundary of the iteration
-// lies where the caller wants it: a lifetime is [begin, end) with -N < begin, 0 < end, and at most
-// N between them. Changes of a lifetime go to the draft as well.
+// The lifetimes of the drafts. Moments count from `cut`, so that the boundary of the iteration lies
+// where the caller wants it. A lifetime is [begin, end) with -N < begin, 0 < end, and at most N
+// moments. Changes of a lifetime are written to the draft as well.
 class Lifetimes {
  public:
   struct Lifetime {
@@ -29,11 +29,11 @@ class Lifetimes {
   const Lifetime& operator[](std::uint32_t i) const { return lifetimes_[i]; }
   const std::vector<std::int64_t>& capacity() const { return capacity_; }
   std::int64_t Bytes(std::uint32_t i) const { return ItemOf(i).extent_bytes; }
-  // What the draft saves by bridging a gap.
+  // The bytes that the draft saves by bridging a gap.
   std::int64_t ReloadBytes(std::uint32_t i) const {
     return static_cast<std::int64_t>(ItemOf(i).transfer_bytes);
   }
-  // Least capacity over the lifetime.
+  // The least capacity over the lifetime.
   std::int64_t Ceiling(std::uint32_t i) const { return ceilings_[i]; }
 
   const Problem& problem() const { return problem_; }
@@ -54,23 +54,24 @@ class Lifetimes {
   void BeginAt(std::uint32_t i, std::int64_t moment);
 
   enum class Keep { kHead, kTail };
-  // Splits a draft that is idle at the moment. The part that is to keep the number, and the place,
-  // is named; the number of the other is returned. The tail is loaded as far ahead of its first use
+  // Splits a draft that is idle at the moment. `keep` names the part that keeps the number and the
+  // place. Returns the number of the other part. The tail is loaded as far ahead of its first use
   // as the draft was, but after the moment.
   std::uint32_t SplitAt(std::uint32_t i, std::int64_t moment, Keep keep);
 
-  // Changes a draft over the boundary so that no part of it is: gives up the part of its prefetch
-  // or drain on the other side, or splits it, which returns true; the tail has the highest number.
+  // Changes a draft over the boundary so that no part of it crosses the boundary. Gives up the
+  // prefetch or drain on the other side, or splits the draft. Returns whether the draft was split;
+  // the tail then has the highest number.
   bool Uncross(std::uint32_t i);
 
  private:
   const Item& ItemOf(std::uint32_t i) const { return problem_.items[drafts_[i].item]; }
-  // From the moments of the draft to those of the lifetime.
+  // The difference between the moments of the draft and those of the lifetime.
   std::int64_t Shift(std::uint32_t i) const { return drafts_[i].end > cut_ ? cut_ : cut_ - n_; }
   // How many uses come before the moment.
   std::uint32_t UsesBefore(std::uint32_t i, std::int64_t moment) const;
   void Measure(std::uint32_t i);
-  // Makes room for the draft that a split added, and returns its number.
+  // Adds entries for a draft that a split added, and returns its number.
   std::uint32_t Append();
 
   const Problem& problem_;

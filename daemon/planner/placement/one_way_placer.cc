@@ -7,7 +7,7 @@
 namespace geminid::planner {
 namespace {
 
-// How many extents are looked at first for a window to clear.
+// The number of extents in the first search for a window to clear.
 constexpr std::size_t kFirstExtents = 128;
 
 }  // namespace
@@ -40,8 +40,8 @@ std::size_t OneWayPlacer::MetAt(std::uint32_t i) const {
   return static_cast<std::size_t>(forwards() ? lifetimes_[i].begin : lifetimes_[i].end - 1);
 }
 
-// Backwards, the moment before the lifetime begins; index 0 is the last index of the placer either
-// way.
+// An index of leaving_. Backwards, PassTo(moment) handles index moment + 1, so a draft leaves at
+// the moment before its lifetime begins.
 std::size_t OneWayPlacer::GoneAt(std::uint32_t i) const {
   return static_cast<std::size_t>(forwards() ? lifetimes_[i].end : lifetimes_[i].begin);
 }
@@ -50,7 +50,8 @@ void OneWayPlacer::AddPlaced(std::uint32_t i) { Take(i, drafts_[i].offset_bytes)
 
 void OneWayPlacer::AddToMeet(std::uint32_t i) { meeting_[MetAt(i)].push_back(i); }
 
-// Needed now before loaded ahead; then the tighter ceiling and the larger, or the earlier deadline.
+// Drafts that are needed now come before drafts that are loaded ahead. Then the lower ceiling and
+// the larger draft come first, or the earlier deadline.
 void OneWayPlacer::Sort(std::int64_t moment, Indices& met) const {
   const auto key = [&](std::uint32_t i) {
     const bool ahead = IsAhead(i, moment);
@@ -61,7 +62,7 @@ void OneWayPlacer::Sort(std::int64_t moment, Indices& met) const {
             [&](std::uint32_t a, std::uint32_t b) { return key(a) < key(b); });
 }
 
-// Whether all the draft does at the moment is to be loaded.
+// Whether the draft is only being loaded at the moment, not used yet.
 bool OneWayPlacer::IsAhead(std::uint32_t i, std::int64_t moment) const {
   return moment < lifetimes_[i].first_use;
 }
@@ -79,7 +80,7 @@ void OneWayPlacer::Run(std::vector<std::uint32_t>& failed, std::vector<std::uint
     PassTo(t);
     Indices& met = meeting_[static_cast<std::size_t>(t)];
     Sort(t, met);
-    // What is put off is met later, so nothing is added here.
+    // A draft that is put off is met at a later moment, so the loop adds nothing to `met`.
     for (const std::uint32_t i : met) {
       Meet(i, t);
       if (drafts_[i].offset_bytes == FreeSpace::kNowhere) failed.push_back(i);
@@ -90,7 +91,7 @@ void OneWayPlacer::Run(std::vector<std::uint32_t>& failed, std::vector<std::uint
 void OneWayPlacer::PassTo(std::int64_t moment) {
   const auto gone = static_cast<std::size_t>(forwards() ? moment : moment + 1);
   for (const std::uint32_t i : leaving_[gone]) {
-    // It may have been removed, and placed again, in between.
+    // The draft may have been removed and placed again since.
     const auto at = placed_.find(drafts_[i].offset_bytes);
     if (at != placed_.end() && at->second == i && GoneAt(i) == gone) Remove(i);
   }
@@ -120,7 +121,7 @@ void OneWayPlacer::Meet(std::uint32_t i, std::int64_t moment) {
   ++work_;
   std::int64_t offset = Find(i);
   if (offset == FreeSpace::kNowhere && IsAhead(i, moment)) {
-    // Forwards only: backwards a draft is met at its end.
+    // Only forwards: backwards the placer meets a draft at its end.
     lifetimes_.BeginAt(i, moment + 1);
     meeting_[static_cast<std::size_t>(moment + 1)].push_back(i);
     drafts_[i].offset_bytes = 0;
@@ -154,9 +155,9 @@ Taken OneWayPlacer::ExtentOf(std::uint32_t i, std::int64_t moment) const {
   return taken;
 }
 
-// Up to `count` of the placed extents below the ceiling of the draft, from the highest down, cut to
-// what lies outside the fixed extents in its way, which are there as well; by offset, disjoint. All
-// extents above the returned floor are there.
+// Appends up to `count` placed extents below the ceiling of the draft, from the highest down.
+// Appends also the fixed extents in the draft's way, and removes their parts from the placed ones.
+// The result is disjoint and sorted by offset. It has all extents above the returned floor.
 std::int64_t OneWayPlacer::CollectBelowCeiling(std::uint32_t i, std::int64_t moment,
                                                std::size_t count,
                                                std::vector<Taken>& extents) const {
@@ -182,7 +183,7 @@ std::int64_t OneWayPlacer::CollectBelowCeiling(std::uint32_t i, std::int64_t mom
         below.end = place->begin;
         extents.push_back(below);
       }
-      if (place->end >= extent.end) {  // it may reach into the next placed extent as well
+      if (place->end >= extent.end) {  // `place` may reach into the next placed extent as well
         extent.begin = extent.end;
         break;
       }
@@ -201,7 +202,7 @@ std::int64_t OneWayPlacer::CollectBelowCeiling(std::uint32_t i, std::int64_t mom
 }
 
 std::int64_t OneWayPlacer::ClearFor(std::uint32_t i, std::int64_t moment) {
-  // A few extents from the top nearly always hold a window; only if not, look at more.
+  // A few extents from the top nearly always hold a window. If they do not, look at more.
   for (std::size_t count = kFirstExtents;; count *= 4) {
     std::vector<Taken> extents;
     const std::int64_t floor = CollectBelowCeiling(i, moment, count, extents);
@@ -220,7 +221,7 @@ void OneWayPlacer::Clear(std::uint32_t i, std::int64_t moment) {
   Remove(i);
   if (IsAhead(i, moment)) {
     lifetimes_.BeginAt(i, moment + 1);
-    // Backwards it keeps its place at the later moments.
+    // Backwards the draft keeps its place at the later moments.
     if (forwards()) meeting_[static_cast<std::size_t>(moment + 1)].push_back(i);
     return;
   }
@@ -230,7 +231,7 @@ void OneWayPlacer::Clear(std::uint32_t i, std::int64_t moment) {
     return;
   }
   AddToMeet(lifetimes_.SplitAt(i, moment, Lifetimes::Keep::kHead));
-  // The head may now end before the tightest moment: it never was there.
+  // The head may now end before the tightest moment; then it was never alive there.
   if (lifetimes_[i].end <= tightest_) left_over_->push_back(i);
 }
 

@@ -13,46 +13,47 @@
 
 namespace geminid::planner {
 
-// One direction of an attempt (placement_attempt.h): goes through the moments from the tightest
-// moment, forwards to the end of the iteration or backwards to its start, and places each draft
-// when it meets it.
+// One direction of an attempt (placement_attempt.h). The placer goes through the moments from the
+// tightest one, forwards to the end of the iteration or backwards to its start. It places each
+// draft when it meets the draft.
 //
-// A draft that finds no place waits, if it is not needed yet. If it is, the window that is cheapest
-// to clear is cleared for it: extents that are only loaded ahead are loaded later, and if that is
-// not enough, a draft that only bridges a gap is split around the moment, at the price of a load.
+// If a draft finds no place and is not needed yet, its load waits. If the draft is needed, the
+// placer clears the window that is cheapest to clear. An extent that is only loaded ahead is loaded
+// later. A draft that only bridges a gap is split around the moment, at the price of a load.
 class OneWayPlacer {
  public:
   enum class Direction { kForwards, kBackwards };
 
-  // What may not be moved: drafts that never leave or are alive at the tightest moment and over the
-  // boundary
-  // (`whole`, stacked from the bottom), and placed drafts over the boundary, by offset.
+  // Drafts that may not be moved. `whole`: drafts that never leave, or that are alive both at the
+  // tightest moment and over the boundary; they are stacked from the bottom. `crossing`: placed
+  // drafts over the boundary, by offset.
   struct Fixed {
     const std::vector<std::uint32_t>& whole;
     const std::vector<FreeSpace::Obstacle>& crossing;
   };
 
-  // `drafts` are those that `lifetimes` measures.
+  // `drafts` are the drafts that `lifetimes` measures.
   OneWayPlacer(Direction direction, FreeSpace::Prefer prefer, std::int64_t tightest,
                const Fixed& fixed, Lifetimes& lifetimes, std::vector<ResidencyDraft>& drafts);
 
-  // A draft placed at the tightest moment.
+  // Adds a draft that is placed at the tightest moment.
   void AddPlaced(std::uint32_t i);
-  // A draft to meet: forwards its begin, backwards its end is still ahead.
+  // Adds a draft to meet: its begin (forwards) or its end (backwards) is still ahead.
   void AddToMeet(std::uint32_t i);
 
-  // Places everything; what found no place is added to `failed`. A split at a gap that reaches back
-  // over the tightest moment leaves a part for the placer of the other direction: `left_over`.
+  // Places all drafts, and adds those that found no place to `failed`. A split at a gap that
+  // reaches back over the tightest moment leaves a part for the placer of the other direction, in
+  // `left_over`.
   void Run(std::vector<std::uint32_t>& failed, std::vector<std::uint32_t>& left_over);
 
-  // Operations so far, for a budget that does not depend on time.
+  // The number of operations so far, for a budget that does not depend on time.
   std::int64_t work() const { return work_; }
 
  private:
   using Indices = std::vector<std::uint32_t>;
 
   bool forwards() const { return direction_ == Direction::kForwards; }
-  // Where the lifetime of a draft is first met, and the index of what is gone when it ends.
+  // The index at which a draft is met first, and the index at which it is gone.
   std::size_t MetAt(std::uint32_t i) const;
   std::size_t GoneAt(std::uint32_t i) const;
   bool IsInTheWay(std::uint32_t other, std::uint32_t i) const;
@@ -78,7 +79,7 @@ class OneWayPlacer {
   std::vector<ResidencyDraft>& drafts_;
   FreeSpace space_;
   std::int64_t top_of_whole_ = 0;
-  std::map<std::int64_t, std::uint32_t> placed_;  // by offset; what may be cleared
+  std::map<std::int64_t, std::uint32_t> placed_;  // by offset; drafts that may be cleared
   std::vector<Indices> meeting_, leaving_, returning_;
   Indices* left_over_ = nullptr;
   std::int64_t work_ = 0;

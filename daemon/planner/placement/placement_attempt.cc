@@ -13,7 +13,7 @@ namespace {
 
 using Indices = std::vector<std::uint32_t>;
 
-// Of the moments of least capacity the one nearest to the middle.
+// The moment of least capacity; of several, the one nearest to the middle.
 std::int64_t TightestMoment(const std::vector<std::int64_t>& capacity) {
   const auto n = static_cast<std::int64_t>(capacity.size());
   std::int64_t best = 0;
@@ -51,8 +51,9 @@ class PlacementAttempt {
   Lifetimes lifetimes_;
   const std::int64_t tightest_;
   const std::int64_t size_bytes_;
-  // Always there; alive at the tightest moment; over the boundary; the rest, after and before the
-  // tightest moment.
+  // Drafts that are permanent or cross the boundary at the tightest moment; drafts alive at the
+  // tightest moment; other drafts over the boundary; the rest, after and before the tightest
+  // moment.
   Indices whole_, at_tightest_, crossing_, after_, before_;
   std::vector<FreeSpace::Obstacle> crossing_places_;
   Indices failed_;
@@ -73,7 +74,7 @@ void PlacementAttempt::Classify(std::uint32_t i) {
 }
 
 void PlacementAttempt::StackAtTightest() {
-  // Short lifetimes on top, where drafts over the boundary come down to.
+  // Short lifetimes lie on top, because drafts over the boundary are placed downwards to there.
   const auto lifetime = [&](std::uint32_t i) { return lifetimes_[i].end - lifetimes_[i].begin; };
   std::sort(at_tightest_.begin(), at_tightest_.end(), [&](std::uint32_t a, std::uint32_t b) {
     return std::make_tuple(-lifetime(a), a) < std::make_tuple(-lifetime(b), b);
@@ -138,7 +139,7 @@ Indices PlacementAttempt::Run() {
   for (std::uint32_t i = 0; i < drafts_.size(); ++i) Classify(i);
   StackAtTightest();
   PlaceCrossing();
-  // Forwards first: what it splits off before the tightest moment is met backwards.
+  // Forwards first: the other placer meets the parts that splits leave before the tightest moment.
   RunPlacer(OneWayPlacer::Direction::kForwards);
   RunPlacer(OneWayPlacer::Direction::kBackwards);
   std::sort(failed_.begin(), failed_.end());

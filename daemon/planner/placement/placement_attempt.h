@@ -10,10 +10,10 @@
 
 namespace geminid::planner {
 
-// One attempt to place all drafts (assign_offsets.h): sets their offsets and returns the indices of
-// those that found no place, ascending. The placers meet where moment `cut` begins; drafts alive
-// across it are placed ahead of them. Splits drafts where nothing else helps (one_way_placer.h).
-// Adds the operations to `work`.
+// One attempt to place all drafts (assign_offsets.h). Sets their offsets, and returns the indices
+// of the drafts that found no place, ascending. The placers meet where moment `cut` begins. Drafts
+// alive across `cut` are placed before the placers run. If nothing else helps, drafts are split
+// (one_way_placer.h). Adds the operations to `work`.
 std::vector<std::uint32_t> AttemptPlacement(const Problem& problem, FreeSpace::Prefer prefer,
                                             std::int64_t cut, std::vector<ResidencyDraft>& drafts,
                                             std::int64_t& work);

@@ -4,7 +4,7 @@
 
 namespace geminid::planner {
 namespace {
-// Returned inside one part where no moment is below: less than any moment of any part.
+// The result within one part if no moment is below; it is less than any moment of any part.
 constexpr std::int64_t kNoMoment = -1;
 }  // namespace
 

@@ -8,8 +8,8 @@
 namespace geminid::planner {
 
 // Free bytes per moment of a cyclic iteration, with range queries in O(log N): a segment tree.
-// Ranges [first, last] are unrolled moments with -N <= first and last < 2N; an empty range
-// (last < first) is allowed everywhere, one longer than N moments is not.
+// Ranges [first, last] are unrolled moments with -N <= first and last < 2N. A range may be empty
+// (last < first) but not longer than N moments.
 class FreeBytes {
  public:
   explicit FreeBytes(const std::vector<std::int64_t>& bytes);
@@ -35,11 +35,11 @@ class FreeBytes {
 
   std::int64_t num_moments_;
   std::vector<std::int64_t> min_;    // of the node's moments, with its own pending sum
-  std::vector<std::int64_t> added_;  // to the whole node
+  std::vector<std::int64_t> added_;  // bytes that were added to the whole node
 };
 
-// Calls visit(first, last, shift) for the parts of an unrolled range, later part first, each mapped
-// into [0, num_moments); shift is what was added to map it.
+// Splits an unrolled range into parts within [0, num_moments), and calls visit(first, last, shift)
+// for each, the later part first. `shift` is the number that was added to map the part.
 template <typename Visitor>
 void ForEachPart(std::int64_t first, std::int64_t last, std::int64_t num_moments,
                  const Visitor& visit) {

@@ -24,7 +24,7 @@ class LeastCapacity {
     }
   }
 
-  // Over [begin, end), unrolled, not empty.
+  // Over [begin, end): unrolled moments, not empty.
   std::int64_t Over(std::int64_t begin, std::int64_t end) const {
     const auto n = static_cast<std::int64_t>(levels_[0].size());
     if (end - begin >= n) return Within(0, n);
@@ -36,7 +36,7 @@ class LeastCapacity {
  private:
   std::int64_t Within(std::int64_t begin, std::int64_t end) const {
     const auto length = static_cast<std::uint64_t>(end - begin);
-    // The lowest bit changes no width but that of 0, which nobody asks for.
+    // Bit 0 changes the width of length 0 only, for which no caller asks.
     const auto level = static_cast<std::size_t>(std::bit_width(length | 1) - 1);
     const std::int64_t width = std::int64_t{1} << level;
     return std::min(levels_[level][static_cast<std::size_t>(begin)],

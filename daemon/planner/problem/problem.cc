@@ -114,8 +114,8 @@ absl::Status RequireUses(const Trace& trace, Problem& problem) {
       ". Raise the memory cap, or use a smaller batch or smaller chunks"));
 }
 
-// How long each invalidated extent stays taken: as long as asked, but not past the chunk's own next
-// use (a chunk has one extent at a time), nor past the optimizer, which waits for all gradients.
+// Sets how long each invalidated extent stays occupied. The limits are the option, the chunk's own
+// next use (a chunk has one extent at a time) and the optimizer, which waits for all gradients.
 void SetDrains(const PlannerOptions& options, Problem& problem) {
   for (Item& item : problem.items) {
     for (std::size_t k = 0; k < item.uses.size(); ++k) {
@@ -133,8 +133,8 @@ void SetDrains(const PlannerOptions& options, Problem& problem) {
   }
 }
 
-// Extents that drain, while time runs over two iterations. Each is taken in once an iteration and
-// leaves once, so the cost is linear in the moments and the drains, however long these last.
+// The extents that drain while time runs over two iterations. Each extent enters and leaves once
+// per iteration, so the cost is linear in the moments and the drains, however long drains last.
 class Draining {
  public:
   explicit Draining(Problem& problem)
@@ -156,7 +156,7 @@ class Draining {
     }
   }
 
-  // Where they take more than `room`, the oldest end now: they had the most time.
+  // Ends the oldest extents while they occupy more than `room`: the oldest had the most time.
   void CutTo(std::int64_t room, std::int64_t now) {
     while (bytes_ > room && oldest_ < extents_.size()) {
       const std::size_t extent = oldest_++;
@@ -186,7 +186,7 @@ class Draining {
   Problem& problem_;
   std::vector<std::vector<std::size_t>> ending_;  // by moment of the two iterations
   std::vector<Extent> extents_;                   // in the order in which they began
-  std::size_t oldest_ = 0;                        // those before it have ended
+  std::size_t oldest_ = 0;                        // the extents before it have ended
   std::int64_t bytes_ = 0;
 };
 
@@ -208,8 +208,9 @@ std::vector<std::vector<DrainingUse>> DrainingUses(const Problem& problem) {
   return starting;
 }
 
-// Adds the draining extents to what is required, moment by moment. Drains over the boundary
-// reappear at the start of the iteration, so the moments are walked twice. A cut is never undone.
+// Adds the draining extents to the required bytes, moment by moment. Drains over the boundary
+// reappear at the start of the iteration, so the loop passes the moments twice. A drain that was
+// shortened stays short.
 void RequireDrains(Problem& problem) {
   const std::int64_t n = problem.num_moments;
   const std::vector<std::vector<DrainingUse>> starting = DrainingUses(problem);

@@ -7,8 +7,8 @@
 
 namespace geminid::planner {
 
-// The parts of the planner that can be left out one at a time, to measure what each is worth: the
-// table in docs/planner.md. Plans are valid without any of them.
+// The stages of the planner that can be left out one at a time, to measure what each is worth (the
+// table in docs/planner.md). Plans are valid without any of them.
 enum class Stage : std::uint8_t {
   kTakeBack,
   kReserves,

@@ -48,7 +48,7 @@ void FarthestFirst::Start(std::size_t gap, std::int64_t end) {
 }
 
 void FarthestFirst::Shrink(std::int64_t free_bytes) {
-  // Gaps that ended earlier are still queued, but behind all that have not: what is on top is held.
+  // Gaps that ended earlier are still queued, but behind all running gaps: the top gap is held.
   while (occupied_bytes_ > free_bytes) {
     const std::uint32_t g = by_end_.top().second;
     const std::int64_t missing = occupied_bytes_ - free_bytes;

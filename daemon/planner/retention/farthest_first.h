@@ -12,35 +12,35 @@
 namespace geminid::planner {
 
 // Belady's rule with a capacity per moment, run over one iteration after another. At each moment
-// the chunks in an interior of a gap share `free_bytes`; where they exceed it, the one with the
-// farthest next use gives way: whole chunks (kWhole, which is what a plan can do) or only the
-// missing bytes (kBytes, which is optimal for the relaxation that treats each byte as a page of its
-// own).
+// the chunks in an interior of a gap share `free_bytes`. If they exceed it, the chunk with the
+// farthest next use gives way. kWhole evicts whole chunks, which is what a plan can do. kBytes
+// evicts only the missing bytes, which is optimal if each byte is a page of its own.
 //
-// Starts with every gap over the boundary held in full, for free, so that the bytes lost in the
-// first q iterations are a lower bound for what any schedule loses in q iterations.
+// Starts with every gap over the boundary held in full, for free. So the bytes lost in the first q
+// iterations are a lower bound on the loss of any schedule in q iterations.
 //
-// O(G log G) per iteration for G gaps. Ties go by gap number.
+// O(G log G) per iteration for G gaps. The gap number decides ties.
 class FarthestFirst {
  public:
   enum class Grain { kWhole, kBytes };
 
-  // `takes_part` says per gap whether it competes; gaps without value must not. All arguments are
-  // kept by reference and must outlive this.
+  // `takes_part` says per gap whether the gap competes; gaps without value must not. All arguments
+  // are held by reference and must outlive this object.
   FarthestFirst(const Problem& problem, const std::vector<std::int64_t>& free_bytes,
                 const std::vector<std::uint8_t>& takes_part, Grain grain);
 
   void RunIteration();
 
-  // Per gap, the bytes still held when the gap ended in the last iteration run (for a gap over the
-  // boundary: the one that started an iteration earlier). Zero for gaps that do not take part.
+  // Per gap, the bytes still held when the gap ended in the last iteration. For a gap over the
+  // boundary, the gap that started an iteration earlier counts. Zero for gaps that do not take
+  // part.
   const std::vector<std::int64_t>& kept_bytes() const { return kept_bytes_; }
 
-  // Bytes given up in gaps that ended in the last iteration run.
+  // Bytes lost in gaps that ended in the last iteration.
   std::int64_t lost_bytes() const { return lost_bytes_; }
 
-  // Bytes held now per gap: at the end of an iteration the whole state. If it equals that of an
-  // earlier iteration, everything in between repeats for ever.
+  // Bytes held now per gap: the whole state at the end of an iteration. If it equals the state of
+  // an earlier iteration, everything between the two repeats for ever.
   const std::vector<std::int64_t>& held_bytes() const { return held_bytes_; }
 
  private:

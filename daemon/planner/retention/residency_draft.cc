@@ -29,7 +29,7 @@ void AppendDraftsOf(const Problem& problem, std::uint32_t index, const Retention
   const auto is_kept = [&](std::uint32_t k) { return retained[item.first_gap + k % count] != 0; };
   std::uint32_t run_starts = 0;
   for (std::uint32_t k = 0; k < count; ++k) {
-    if (is_kept(k + count - 1)) continue;  // bridged from the use before
+    if (is_kept(k + count - 1)) continue;  // the gap before this use is retained
     ++run_starts;
     std::uint32_t num_uses = 1;
     while (is_kept(k + num_uses - 1)) ++num_uses;
@@ -116,7 +116,7 @@ void SplitAfter(const Problem& problem, std::uint32_t j, std::size_t index,
 }
 
 void Isolate(const Problem& problem, std::int64_t moment, std::vector<ResidencyDraft>& drafts) {
-  const std::size_t count = drafts.size();  // what a split appends cannot be alive at the moment
+  const std::size_t count = drafts.size();  // drafts that splits append cannot be alive then
   for (std::size_t i = 0; i < count; ++i) IsolateOne(problem, moment, i, drafts);
 }
 

@@ -11,9 +11,9 @@
 
 namespace geminid::planner {
 
-// A residency in the making: consecutive uses of one item bridged by retained gaps. Moments are
-// unrolled as in Residency. A permanent draft bridges all gaps of its item, the one over the
-// boundary included.
+// A residency in the making: consecutive uses of one item, bridged by retained gaps. Moments are
+// unrolled as in Residency. A permanent draft bridges all gaps of its item, including the gap over
+// the boundary.
 struct ResidencyDraft {
   std::uint32_t item = 0;
   std::uint32_t first_use = 0;  // index into the item's uses; the others follow, wrapping around
@@ -28,25 +28,25 @@ struct ResidencyDraft {
   StallCause limit = StallCause::kLink;
 };
 
-// One draft per maximal run of retained gaps, beginning at its first use (nothing prefetched).
+// One draft per maximal run of retained gaps. Each begins at its first use (no prefetch).
 std::vector<ResidencyDraft> BuildDrafts(const Problem& problem, const Retention& retained);
 
-// The j-th use of the draft, unrolled.
+// The moment of the draft's j-th use, unrolled.
 std::int64_t UseMoment(const Problem& problem, const ResidencyDraft& draft, std::uint32_t j);
 
 // The gap after the j-th use of the draft, as an index into problem.gaps.
 std::size_t GapAfter(const Problem& problem, const ResidencyDraft& draft, std::uint32_t j);
 
-// Breaks the draft drafts[index] after its j-th use (j + 1 < num_uses, or any j if permanent). What
-// follows is a new load at the end of `drafts`, or the same draft if it was permanent.
+// Splits the draft drafts[index] after its j-th use (j + 1 < num_uses, or any j if permanent). The
+// uses after j become a new draft at the end of `drafts`, or stay in the draft if it was permanent.
 void SplitAfter(const Problem& problem, std::uint32_t j, std::size_t index,
                 std::vector<ResidencyDraft>& drafts);
 
-// Changes the drafts so that none of them is alive both at `moment` and at another moment: every
-// use at that moment becomes a draft of its own, and nothing else is there.
+// Changes the drafts so that none is alive both at `moment` and at another moment. Every use at
+// that moment becomes a draft of its own, and no other draft is alive there.
 void Isolate(const Problem& problem, std::int64_t moment, std::vector<ResidencyDraft>& drafts);
 
-// Every use a draft of its own, nothing prefetched or draining: always placeable.
+// Drafts of one use each, without prefetch or drain: they can always be placed.
 std::vector<ResidencyDraft> SingleUses(const Problem& problem);
 
 // Bytes loaded per iteration.

@@ -9,8 +9,8 @@
 namespace geminid::planner {
 namespace {
 
-// Iterations to unroll at most while looking for a state that repeats. Traces of real training
-// repeat after one or two.
+// The most iterations to unroll in search of a state that repeats. Real training repeats after one
+// or two.
 constexpr int kMaxIterations = 8;
 
 Retention RetainCyclic(const Problem& problem, FarthestFirst& eviction) {
@@ -23,8 +23,8 @@ Retention RetainCyclic(const Problem& problem, FarthestFirst& eviction) {
     state = eviction.held_bytes();
   }
   eviction.RunIteration();
-  // A gap over the boundary takes room in two iterations; it is sound to keep it if it survived
-  // both the one before and the one after, the others as in the iteration between.
+  // A gap over the boundary occupies space in two iterations. It may be retained if it survived the
+  // previous iteration and the next. The other gaps are as in the iteration between.
   Retention retained(problem.gaps.size());
   for (std::size_t g = 0; g < retained.size(); ++g) {
     retained[g] =
@@ -37,7 +37,7 @@ void TakeBack(const Problem& problem, const std::vector<std::int64_t>& free_byte
               Retention& retained) {
   FreeBytes remaining(free_bytes);
   struct Candidate {
-    double value;  // bytes saved per byte and moment held
+    double value;  // bytes saved, per byte and moment of space
     std::size_t gap;
   };
   std::vector<Candidate> candidates;

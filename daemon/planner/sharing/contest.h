@@ -1,5 +1,5 @@
-// Jobs of one priority that contend for the room that is theirs, in the form that decisions are
-// made in: rows as amounts, goodput relative to each job's best.
+// Jobs of one priority that compete for the same room, in the form in which decisions are made.
+// Rows are amounts, and a row's rate is its goodput relative to the job's best row.
 #ifndef GEMINID_DAEMON_PLANNER_SHARING_CONTEST_H_
 #define GEMINID_DAEMON_PLANNER_SHARING_CONTEST_H_
 
@@ -25,31 +25,31 @@ inline Amounts Plus(Amounts a, const Amounts& b) {
   for (std::size_t k = 0; k < kResources; ++k) a[k] += b[k];
   return a;
 }
-// `b` fits `a`.
+// Requires that `b` fits `a`.
 inline Amounts Minus(Amounts a, const Amounts& b) {
   for (std::size_t k = 0; k < kResources; ++k) a[k] -= b[k];
   return a;
 }
 
-// Of one of the job's rows; nothing while it waits.
+// The amounts of one of the job's rows. Nothing while the job waits.
 inline Amounts AmountsOf(const SharingJob& job, const std::optional<std::size_t>& row) {
   return row ? job.rows[*row].share.amounts() : Amounts{};
 }
 
-// A choice of the first row of every contender is that it waits.
+// Index of a contender's first row. A contender with this row waits.
 inline constexpr std::size_t kWaits = 0;
 
 struct Contender {
   struct Row {
     Amounts amounts{};
-    double rate = 0;        // of its best row's goodput
-    std::size_t index = 0;  // of SharingJob::rows
+    double rate = 0;        // goodput, as a fraction of the job's best
+    std::size_t index = 0;  // in SharingJob::rows
   };
-  std::vector<Row> rows;       // the first one is of nothing, the others fit the room
-  std::size_t least = kWaits;  // what it is given at the least
-  std::size_t now = kWaits;    // what it has
-  bool pinned = false;         // it has that for too short a time to be given another row
-  double seconds = 0;          // that its work takes at its best rate
+  std::vector<Row> rows;       // the first row has no amounts, the others fit the room
+  std::size_t least = kWaits;  // the smallest row that the job may get
+  std::size_t now = kWaits;    // the row that the job has
+  bool pinned = false;         // the job got its row too recently to get another
+  double seconds = 0;          // that the job's remaining work takes at its best rate
   double came = 0;
 };
 
@@ -59,7 +59,7 @@ using Choice = std::vector<std::size_t>;
 struct Contest {
   std::vector<Contender> jobs;
   Amounts room{};
-  double move_seconds = 0;  // that a job loses when it is given another row
+  double move_seconds = 0;  // that a job loses when it gets another row
 
   Amounts Used(const Choice& choice) const {
     Amounts used{};

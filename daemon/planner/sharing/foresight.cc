@@ -14,14 +14,14 @@ std::vector<double> SecondsOf(const Contest& contest) {
   return seconds;
 }
 
-// What everyone has, and what is left for those that wait.
+// The jobs keep their rows, and waiting jobs get the remaining room.
 Choice Keep(const Contest& contest) {
   Contest kept = contest;
   for (Contender& job : kept.jobs) job.pinned = job.now != kWaits;
   return Choose(kept, Rule{Rule::Kind::kMarginal, 1}, SecondsOf(contest), Pins::kHold);
 }
 
-// Beside the least of those that wait.
+// Whether the jobs' present rows fit beside the least rows of waiting jobs.
 bool CanKeep(const Contest& contest) {
   Choice choice;
   for (const Contender& job : contest.jobs) {
@@ -62,7 +62,7 @@ Future Foresee(const Contest& contest, const Choice& first, const Rule& rule) {
       const double worked = std::max(until - pause[j], 0.0);
       pause[j] = std::max(pause[j] - until, 0.0);
       left[j] -= worked * contest.jobs[j].rows[has[j]].rate;
-      // What has less than a nanosecond of work left ends with it.
+      // A job with less than a nanosecond of work left ends at the same time.
       if (j != first_to_end && left[j] > 1e-9) continue;
       left[j] = 0;
       has[j] = kWaits;
@@ -100,7 +100,7 @@ Choice ChooseByForesight(const Contest& contest, double least_gain) {
       (future.last_end / futures[chosen].last_end + future.mean_end / futures[chosen].mean_end) /
           2 -
       1;
-  return gain >= least_gain ? choices[chosen] : kept;  // also where it is not a number
+  return gain >= least_gain ? choices[chosen] : kept;  // also if `gain` is not a number
 }
 
 }  // namespace geminid::planner

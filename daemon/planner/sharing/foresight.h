@@ -1,5 +1,5 @@
-// What becomes of contenders that are given rows by a rule until the last one has ended, and with
-// that which rows they are given now.
+// Predicts the ends of contenders that get rows by a rule until the last has ended, and chooses the
+// rows that they get now.
 #ifndef GEMINID_DAEMON_PLANNER_SHARING_FORESIGHT_H_
 #define GEMINID_DAEMON_PLANNER_SHARING_FORESIGHT_H_
 
@@ -13,12 +13,14 @@ struct Future {
   double mean_end = 0;
 };
 
-// With `first` until a job ends, and by `rule` after each end. Jobs that come later are not known.
+// The contenders have `first` until a job ends, and then rows by `rule` after each end. Jobs that
+// arrive later are unknown.
 Future Foresee(const Contest& contest, const Choice& first, const Rule& rule);
 
-// The rows of the rule whose future is the best: the least of the worse one of its two ends, each
-// beside the best that any rule has. What the jobs have now, with the room that is left given to
-// those that wait, is kept unless the future is better than with that by `least_gain`.
+// Predicts the future of each rule. A future is as good as the worse of its two ends, each relative
+// to the best that any rule reaches. Returns the rows of the rule with the best future. If the
+// jobs' present rows fit, that future must be better by `least_gain`. Otherwise the jobs keep their
+// rows, and waiting jobs get the remaining room.
 Choice ChooseByForesight(const Contest& contest, double least_gain);
 
 }  // namespace geminid::planner

@@ -7,7 +7,7 @@
 namespace geminid::planner {
 namespace {
 
-// The pending move that fits, or none.
+// The first pending move that fits, or none.
 std::optional<std::size_t> FindFitting(std::span<const SharingJob> jobs,
                                        const std::vector<Move>& pending, const Amounts& free) {
   for (std::size_t i = 0; i < pending.size(); ++i) {
@@ -17,7 +17,7 @@ std::optional<std::size_t> FindFitting(std::span<const SharingJob> jobs,
   return std::nullopt;
 }
 
-// The one that may wait in between, or none.
+// The job that may wait in between, or none.
 std::optional<std::size_t> FindVictim(std::span<const SharingJob> jobs,
                                       const std::vector<Move>& pending) {
   std::optional<std::size_t> victim;

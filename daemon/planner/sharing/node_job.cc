@@ -8,7 +8,7 @@
 namespace geminid::planner {
 namespace {
 
-// So that sums over all jobs of a node fit.
+// Limits with which sums over all jobs of a node do not overflow.
 constexpr uint64_t kMostBytes = uint64_t{1} << 52;
 constexpr double kMostGoodput = 1e15;
 

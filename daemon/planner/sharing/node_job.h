@@ -1,4 +1,4 @@
-// A job of the node as it says it is, and what of that may be believed.
+// A job of the node as the job reports itself, and the part of the report that is plausible.
 #ifndef GEMINID_DAEMON_PLANNER_SHARING_NODE_JOB_H_
 #define GEMINID_DAEMON_PLANNER_SHARING_NODE_JOB_H_
 
@@ -20,39 +20,42 @@ struct JobKey {
   auto operator<=>(const JobKey&) const = default;
 };
 
-// What a job says of a number of ranks.
+// A job's report about one number of ranks.
 struct RanksRow {
   uint64_t ranks = 0;
-  uint64_t memory_bytes = 0;  // of devices, of all of them
+  uint64_t memory_bytes = 0;  // of all its devices together
   double goodput = 0;
 };
 
 struct NodeJob {
   JobKey key;
   int32_t priority = 0;
-  uint64_t ranks = 0;             // that it has; 0: it waits for memory, and cannot be asked
-  uint64_t memory_bytes = 0;      // of devices, that it has or waits for
-  uint64_t guaranteed_bytes = 0;  // of that memory it is given so much, if it has a use for it
-  uint64_t most_bytes = std::numeric_limits<uint64_t>::max();  // that its tenant may have for it
-  std::vector<RanksRow> rows{};                                // as it says: anything
-  std::optional<double> remaining{};                           // likewise
-  std::string fixed{};  // why its ranks stay for now; empty: they need not
+  // Ranks that the job has; 0: it waits for memory and gets no requests.
+  uint64_t ranks = 0;
+  uint64_t memory_bytes = 0;      // device memory that the job has or waits for
+  uint64_t guaranteed_bytes = 0;  // device memory that the job gets in any case if it can use it
+  // Device memory that the tenant may have for the job.
+  uint64_t most_bytes = std::numeric_limits<uint64_t>::max();
+  std::vector<RanksRow> rows{};  // as the job reports them: unchecked
+  // Work, as the job reports it: unchecked.
+  std::optional<double> remaining{};
+  std::string fixed{};  // why the number of ranks cannot change now; empty: it can
 };
 
 inline constexpr uint64_t kMostRanksOfJob = 65536;
-// More than these a job does not get to say.
+// Further rows of a job's report are ignored.
 inline constexpr std::size_t kMostRowsOfJob = 64;
 
-// Its rows that may be true, by the number of ranks, with the one that it has: a rank takes at
-// least the memory that each of its ranks has now, and more ranks take no less. One row if it is
-// fixed or says nothing of its own number. Of a job that waits: what it waits for, which takes no
-// ranks.
+// The plausible rows of the job, by the number of ranks, with the present number. A rank takes at
+// least the memory that each of the job's ranks has now, and more ranks take no less. One row if
+// the job is fixed or its report lacks the present number. The row of a waiting job has the memory
+// for which it waits, and no ranks.
 std::vector<GoodputRow> UsableRows(const NodeJob& job);
-// The row of the number that it has; nothing: it waits.
+// The row of the job's present number of ranks. Nothing: the job waits.
 std::optional<std::size_t> RowOfNow(const NodeJob& job, const std::vector<GoodputRow>& rows);
-// The row below which it is not given anything: the best within its guarantee.
+// The smallest row that the job may get: the best row within its guarantee.
 std::size_t LeastRowOf(const NodeJob& job, const std::vector<GoodputRow>& rows);
-// Work in the unit of its rows, if it says a number that can be.
+// The remaining work in the unit of the job's rows, if the report is plausible.
 std::optional<double> RemainingOf(const NodeJob& job);
 
 }  // namespace geminid::planner

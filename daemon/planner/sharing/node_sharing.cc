@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kLongAgo = -std::numeric_limits<double>::infinity();
 constexpr int kMostDoublings = 6;
-// For a job between two groups of ranks, or one that waits. After that it is another job.
+// How long a job is remembered that is between two groups of ranks, or waits. After that it is
+// another job.
 constexpr double kRemembered = 3600;
 constexpr std::size_t kJobsNamed = 3;
 
@@ -22,7 +23,7 @@ std::string Ranks(uint64_t ranks) { return absl::StrCat(ranks, ranks == 1 ? " ra
 
 std::string Name(const JobKey& job) { return absl::StrCat(job.job, " of ", job.tenant); }
 
-// How much faster: "38%". Far from now nothing is known well.
+// The gain in speed as text: "38%". Large gains are uncertain, so the text is vague.
 std::string Faster(double gain) {
   if (gain > 9) return "more than ten times as fast";
   return absl::StrCat(std::llround(gain * 100), "% faster");
@@ -45,8 +46,8 @@ struct NodeSharing::Look {
   Amounts room{};
   std::span<const NodeJob> jobs;
   std::vector<SharingJob> sharing;  // by job
-  std::vector<std::string> fixed;   // why; empty: it is not
-  // Its jobs had more than the room, so that it was given its least row to decide with.
+  std::vector<std::string> fixed;   // why the job is fixed; empty: it is not
+  // The jobs had more than the room, so this job's row in the decision is smaller than its own.
   std::vector<bool> squeezed;
 
   const GoodputRow& Has(std::size_t j) const {
@@ -58,12 +59,13 @@ struct NodeSharing::Look {
     for (const SharingJob& job : sharing) held = Plus(held, AmountsOf(job, job.row));
     return held;
   }
-  // With the guaranteed rows of all, which are there whatever is said.
+  // Widens the room to hold the guaranteed rows of all jobs, which exist whatever the report says.
   void Widen(const Share& least) {
     const Amounts amounts = least.amounts();
     for (std::size_t k = 0; k < kResources; ++k) room[k] = std::max(room[k], amounts[k]);
   }
-  // Takes from the lowest priority first, of one priority from the one with the most ranks.
+  // Gives smaller rows to jobs until all fit: the lowest priority first, and then the job with the
+  // most ranks.
   bool Squeeze(const std::vector<std::size_t>& least) {
     while (!Fits(Held(), room)) {
       std::optional<std::size_t> from;
@@ -127,7 +129,7 @@ std::optional<RanksRequest> NodeSharing::Next(const Share& room, std::span<const
   RanksRequest next = std::move(plan_.front());
   plan_.pop_front();
   if (!StillFits(next, room, jobs)) {
-    plan_.clear();  // the node is another one than that which it was made for
+    plan_.clear();  // the node has changed since the plan was made
     return std::nullopt;
   }
   return pending_ = std::move(next);
@@ -149,7 +151,8 @@ bool NodeSharing::StillFits(const RanksRequest& request, const Share& room,
     if (!is_it) others = Plus(others, row->share.amounts());
   }
   if (!is_there || request.to < request.from) return is_there;
-  // While it has no ranks the queue admits whoever fits, and it would wait for their end.
+  // While the job has no ranks, the queue admits waiting jobs that fit, and the job would wait for
+  // their end.
   for (const NodeJob& job : jobs) {
     if (job.ranks > 0) continue;
     const Amounts waits_for = UsableRows(job).front().share.amounts();
@@ -176,7 +179,7 @@ void NodeSharing::Refused(const std::string& why, double now) {
   entry.refusal = why;
   entry.not_before = now + settings_.least_seconds * std::exp2(entry.refusals);
   pending_.reset();
-  plan_.clear();  // what follows may need the room
+  plan_.clear();  // later moves may need this job's memory
 }
 
 JobShare NodeSharing::ShareOf(const JobKey& job, double now) const {
@@ -191,7 +194,7 @@ JobShare NodeSharing::ShareOf(const JobKey& job, double now) const {
   return share;
 }
 
-// --- deciding ------------------------------------------------------------------------------------
+// --- decisions -----------------------------------------------------------------------------------
 
 void NodeSharing::Decide(const Share& room, std::span<const NodeJob> jobs, double now) {
   Look look = {.room = room.amounts(), .jobs = jobs, .sharing = {}, .fixed = {}, .squeezed = {}};
@@ -238,11 +241,11 @@ void NodeSharing::PlanMoves(const Look& look, const SharingDecision& decision) {
   const bool is_squeezed = std::ranges::find(look.squeezed, true) != look.squeezed.end();
   if (!is_squeezed) {
     for (const Move& move : decision.moves) {
-      if (move.from && move.to) plan(move.job);  // who waits comes by itself when there is room
+      if (move.from && move.to) plan(move.job);  // the queue admits waiting jobs when there is room
     }
     return;
   }
-  // Whoever is to grow waits for another look, when there is room for what all have.
+  // Jobs that grow wait for the next decision, when the room holds all present rows.
   for (std::size_t j = 0; j < look.jobs.size(); ++j) {
     if (!look.squeezed[j] || !decision.rows[j]) continue;
     if (look.sharing[j].rows[*decision.rows[j]].share.ranks < look.jobs[j].ranks) plan(j);

@@ -1,4 +1,5 @@
-// Which job of a node to ask for another number of ranks, when and why: ShareByGoodput over time.
+// Decides which job of a node to ask for another number of ranks, when and why. Runs ShareByGoodput
+// over time.
 #ifndef GEMINID_DAEMON_PLANNER_SHARING_NODE_SHARING_H_
 #define GEMINID_DAEMON_PLANNER_SHARING_NODE_SHARING_H_
 
@@ -25,49 +26,49 @@ struct RanksRequest {
   std::string why;  // in words
 };
 
-// How a job stands, for people.
+// The state of a job, for people.
 struct JobShare {
-  uint64_t best_ranks = 0;  // the number with the most goodput that it says; 0: it says none
-  double gain = 0;          // of that, beyond what it has: 0.1 is a tenth more
-  std::string why;          // it has the number that it has
+  uint64_t best_ranks = 0;  // the reported number with the most goodput; 0: the job reports none
+  // In goodput, of best_ranks over the present number: 0.1 is a tenth more.
+  double gain = 0;
+  std::string why;  // why the job has its present number of ranks
 };
 
-// Pure: it is handed the jobs and the time in seconds. One request at a time: none follows before
-// it is told what became of the last one.
+// Pure: the caller passes the jobs and the time in seconds. There is one request at a time. The
+// next follows only after Done or Refused has reported the result of the last.
 //
-// No job is given less than its smallest row, or than what it is guaranteed. A job that refuses is
-// left alone for twice the interval, and twice as long after each further refusal. Nothing is
-// remembered of a daemon before: a job that it sees for the first time keeps its ranks for an
-// interval.
+// No job gets less than its smallest row or less than its guarantee. A job that refuses gets no
+// request for twice the interval, and for twice as long after each further refusal. Nothing is
+// known from an earlier daemon: a job keeps its ranks for one interval after its first appearance.
 class NodeSharing {
  public:
   explicit NodeSharing(const SharingSettings& settings) : settings_(settings) {}
 
-  // A job has so many ranks: from when on it does is remembered.
+  // Reports that a job has this many ranks. The time of the change is stored.
   void Saw(const JobKey& job, uint64_t ranks, double now);
-  // A later job of the name is another one.
+  // Reports the end of a job. A later job of the same name is another job.
   void Ended(const JobKey& job);
-  // Whether Next may have a request. If not, it need not be called.
+  // Whether Next may return a request. If false, the caller need not call Next.
   bool IsDue(double now) const { return !pending_ && (!plan_.empty() || now >= decide_at_); }
-  // The request to make now, if any. `room`: of the node, for all of `jobs` together. It looks for
-  // what should change at most once an interval.
+  // The request to make now, if any. `room` is the room of the node for all of `jobs` together.
+  // Makes new decisions at most once an interval.
   std::optional<RanksRequest> Next(const Share& room, std::span<const NodeJob> jobs, double now);
-  // What became of it.
+  // The result of the pending request.
   void Done(double now);
   void Refused(const std::string& why, double now);
   const std::optional<RanksRequest>& pending() const { return pending_; }
 
-  // As it was at the last look.
+  // The job's share at the last decision.
   JobShare ShareOf(const JobKey& job, double now) const;
 
  private:
   struct Entry {
     uint64_t ranks = 0;
-    double since = 0;  // it has them
+    double since = 0;  // when the job got its ranks
     double seen = 0;
-    int refusals = 0;  // since a request was done
+    int refusals = 0;  // since the job last fulfilled a request
     uint64_t refused_ranks = 0;
-    double not_before = -std::numeric_limits<double>::infinity();  // no request
+    double not_before = -std::numeric_limits<double>::infinity();  // no request earlier
     std::string refusal;
     JobShare share;
   };

@@ -8,7 +8,7 @@
 namespace geminid::planner {
 namespace {
 
-// Rows that are being chosen, and the room that they leave.
+// Rows in the process of choice, and the room that they leave.
 class Draft {
  public:
   Draft(const Contest& contest, const std::vector<double>& seconds, Pins pins)
@@ -23,7 +23,7 @@ class Draft {
   const Contender::Row& RowOf(std::size_t job) const {
     return contest_.jobs[job].rows[choice_[job]];
   }
-  // Whether it could have the row in the place of its own.
+  // Whether the job could have the row instead of its own.
   bool May(std::size_t job, std::size_t row) const {
     return Fits(contest_.jobs[job].rows[row].amounts, Plus(free_, RowOf(job).amounts));
   }
@@ -31,7 +31,8 @@ class Draft {
     free_ = Minus(Plus(free_, RowOf(job).amounts), contest_.jobs[job].rows[row].amounts);
     choice_[job] = row;
   }
-  // What the row takes of the room beyond what the job has, as a fraction of the room.
+  // The fractions of the room that the row takes beyond the job's present row, summed over
+  // resources.
   double Cost(std::size_t job, std::size_t row) const {
     const Amounts& has = RowOf(job).amounts;
     const Amounts& wants = contest_.jobs[job].rows[row].amounts;
@@ -42,7 +43,7 @@ class Draft {
     }
     return cost;
   }
-  // Of the rows that the job may have now, and that are faster than its own, the one with the
+  // Among the rows that the job may have now and that are faster than its own: the row with the
   // highest `worth`.
   struct Step {
     std::size_t job = 0;
@@ -73,7 +74,7 @@ class Draft {
   Amounts free_{};
 };
 
-constexpr double kFree = 1e-9;  // the cost of what takes nothing
+constexpr double kFree = 1e-9;  // the cost of a row that takes nothing
 
 void ChooseMarginal(const Contest& contest, double preference, const std::vector<double>& seconds,
                     Draft* draft) {
@@ -97,7 +98,8 @@ void ChooseMarginal(const Contest& contest, double preference, const std::vector
   }
 }
 
-// The one that ends last gets the row that takes least; one that can get no more, no other turn.
+// The job that ends last gets the cheapest larger row. A job that can get no more has no other
+// turn.
 void ChooseBalanced(const std::vector<double>& seconds, Draft* draft) {
   std::vector<bool> done(seconds.size());
   for (std::size_t j = 0; j < seconds.size(); ++j) done[j] = !draft->has_work(j);
@@ -106,7 +108,7 @@ void ChooseBalanced(const std::vector<double>& seconds, Draft* draft) {
     double latest = -1;
     for (std::size_t j = 0; j < seconds.size(); ++j) {
       if (done[j]) continue;
-      // A job that waits ends last; of several of them, the longest.
+      // A waiting job ends last. Among several, the job with the most work ends last.
       const double rate = draft->RowOf(j).rate;
       const double end = rate > 0 ? seconds[j] / rate : 1e15 + seconds[j];
       if (end > latest) std::tie(last, latest) = std::tuple(j, end);

@@ -1,5 +1,5 @@
-// Rules by which rows are chosen for contenders. None of them is best for all mixes of jobs: which
-// one is followed is decided by foresight (foresight.h).
+// Rules that choose rows for contenders. No rule is best for all mixes of jobs, so foresight
+// decides which rule to follow (foresight.h).
 #ifndef GEMINID_DAEMON_PLANNER_SHARING_RULES_H_
 #define GEMINID_DAEMON_PLANNER_SHARING_RULES_H_
 
@@ -12,14 +12,15 @@ namespace geminid::planner {
 
 struct Rule {
   enum class Kind {
-    kMarginal,  // the row that adds most to the sum of weighted rates for what it takes, repeatedly
-    kBalanced,  // more for the job that would end last, repeatedly
-    kShortest,  // the best row that fits, to the job with the least work first
-    kOldest,    // the same, to the job that came first
+    kMarginal,  // repeatedly the row that adds most to the sum of weighted rates for its cost
+    kBalanced,  // repeatedly a larger row for the job that would end last
+    kShortest,  // the best row that fits; the job with the least work chooses first
+    kOldest,    // the best row that fits; the job that came first chooses first
   };
   Kind kind = Kind::kMarginal;
-  // Of kMarginal: a job's rate counts seconds^-preference. 1: short jobs first, so that their rates
-  // are shares of the work that is left. 0: all alike. Below 0: long jobs first.
+  // For kMarginal: a job's rate has the weight seconds^-preference. 1: short jobs first, so that
+  // their rates are fractions of the remaining work. 0: all weights are equal. Below 0: long jobs
+  // first.
   double preference = 0;
 };
 
@@ -31,12 +32,12 @@ inline constexpr std::array kRules = {
     Rule{Rule::Kind::kOldest},
 };
 
-// Whether pinned jobs keep what they have: now, and no longer once some time has passed.
+// Whether pinned jobs keep their rows. kHold: now. kPassed: some time has passed, and they do not.
 enum class Pins { kHold, kPassed };
 
-// Rows that fit the room of the contest together, with no job below its least. `seconds`: of work
-// that is left of each job at its best rate; one with none waits. What is pinned and the least rows
-// of the others fit.
+// Rows that fit the room of the contest together, with no job below its least row. `seconds` is
+// each job's remaining work at its best rate; a job without work waits. Pinned rows and the least
+// rows of the other jobs must fit.
 Choice Choose(const Contest& contest, const Rule& rule, const std::vector<double>& seconds,
               Pins pins);
 

@@ -18,10 +18,10 @@ namespace {
 constexpr std::array<const char*, kResources> kNames = {"bytes of device memory", "ranks",
                                                         "bytes a second of the link"};
 
-// Of a job's work, whatever it says: the ends of the others count beside it.
+// The most seconds of work that a job counts with, so that the ends of other jobs still matter.
 constexpr double kMostSeconds = 30 * 24 * 3600;
 
-// The largest fraction that it takes of anything.
+// The largest fraction of any resource that the amounts take.
 double Dominant(const Amounts& amounts, const Amounts& node) {
   double most = 0;
   for (std::size_t k = 0; k < kResources; ++k) {
@@ -66,8 +66,8 @@ class Sharing {
     return absl::OkStatus();
   }
 
-  // Those that keep their rows for now. Guarantees that would not fit beside them unpin others, the
-  // lowest priority and the youngest first.
+  // Pins the jobs that keep their rows for now. Guarantees that would not fit beside them unpin
+  // other jobs, the lowest priority and the youngest first.
   void Pin() {
     std::vector<std::size_t> pinned;
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
@@ -85,7 +85,7 @@ class Sharing {
     }
   }
 
-  // Every job keeps the row that it has. False: then the guarantees do not fit.
+  // Pins every job to its present row. False if the guarantees then do not fit.
   bool PinAll() {
     for (std::size_t j = 0; j < jobs_.size(); ++j) pinned_[j] = jobs_[j].row.has_value();
     return Fits(Reserved([](std::size_t) { return true; }), node_);
@@ -157,7 +157,7 @@ class Sharing {
         " bytes a second) and fits the node; give it such a row"));
   }
 
-  // What jobs have in any case.
+  // The amounts that jobs have in any case.
   template <typename Which>
   Amounts Reserved(const Which& which) const {
     Amounts amounts{};
@@ -168,7 +168,7 @@ class Sharing {
     return amounts;
   }
 
-  // Nothing: it has no row that fits.
+  // Nothing: the job has no row that fits.
   std::optional<Contender> ContenderOf(std::size_t j, const Amounts& room) const {
     const SharingJob& job = jobs_[j];
     Contender contender = {.rows = {{}}, .pinned = pinned_[j], .came = job.since};
@@ -209,7 +209,7 @@ class Sharing {
   const std::span<const SharingJob> jobs_;
   const SharingSettings& settings_;
   const double now_;
-  std::vector<std::optional<std::size_t>> least_;  // of those with a guarantee
+  std::vector<std::optional<std::size_t>> least_;  // of jobs with a guarantee
   std::vector<bool> pinned_;
 };
 
@@ -227,8 +227,8 @@ absl::StatusOr<SharingDecision> ShareByGoodput(const Share& node, std::span<cons
     decision.moves = *std::move(moves);
     return decision;
   }
-  // Those that have rows would have to swap them, and no order of moves keeps the guarantees: they
-  // keep their rows, and who waits is served from the rest.
+  // Jobs with rows would have to swap them, and no order of moves keeps the guarantees. They keep
+  // their rows, and waiting jobs get the rest.
   decision.look_again = now + settings.least_seconds;
   if (sharing.PinAll()) {
     decision.rows = sharing.Decide();

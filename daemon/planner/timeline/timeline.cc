@@ -11,7 +11,7 @@
 namespace geminid::planner {
 namespace {
 
-// When each moment would start if nothing ever stalled; unrolled over the iterations.
+// The start of each moment if nothing ever stalled, unrolled over the iterations.
 class IdealClock {
  public:
   explicit IdealClock(const Trace& trace) : starts_{0} {
@@ -44,14 +44,14 @@ class IdealClock {
   std::vector<double> starts_;  // one more than moments
 };
 
-// What to allow for a load: gradients may leave at the same time.
+// The time to allow for a load while gradients may leave.
 double LoadSecondsBesideGradients(const LinkModel& link, const Item& item) {
   return link.latency_seconds + static_cast<double>(item.transfer_bytes) /
                                     (UpBytesPerSecond(link) * link.both_directions_share);
 }
 
-// Per entry of `order`, when its load must start for all loads to be in time. The chain is walked
-// through the next iteration first: its early loads may have to share the end of this one.
+// Per entry of `order`, when its load must start for all loads to be in time. The loop passes the
+// next iteration first, because its early loads may have to share the end of this one.
 std::vector<double> LatestStarts(const Trace& trace, const Problem& problem,
                                  const IdealClock& clock, const std::vector<ResidencyDraft>& drafts,
                                  const std::vector<std::uint32_t>& order) {
@@ -70,7 +70,7 @@ std::vector<double> LatestStarts(const Trace& trace, const Problem& problem,
   return latest;
 }
 
-// First moment at which the chunk has no other extent: the end of its draft before.
+// First moment at which the chunk has no other extent: the end of its previous draft.
 std::int64_t EndOfDraftBefore(const Problem& problem, const ResidencyDraft& draft) {
   const Item& item = problem.items[draft.item];
   const bool wraps = draft.first_use == 0;
@@ -78,7 +78,7 @@ std::int64_t EndOfDraftBefore(const Problem& problem, const ResidencyDraft& draf
   return before.free_moment - (wraps ? problem.num_moments : 0);
 }
 
-// What keeps a load from being issued at `wanted`: the earliest moment allowed, and why.
+// The earliest moment at which a load may be issued, and the cause if that is later than `wanted`.
 struct Earliest {
   std::int64_t moment;
   StallCause cause;
@@ -149,13 +149,14 @@ void ScheduleLoads(const Trace& trace, const PlannerOptions& options, const Prob
 
 namespace {
 
-// Below this a wait is rounding, not a stall.
+// A shorter wait is rounding, not a stall.
 constexpr double kLeastStallSeconds = 1e-9;
 
-// Iterations run at most while the time of one still changes: only transfers over the boundary can
-// make them differ.
+// The most iterations to run while the time of an iteration still changes. Only transfers over the
+// boundary can make iterations differ.
 constexpr int kMaxIterations = 4;
-// Two iterations that differ by less take the same time: the sums behind them round differently.
+// Two iterations that differ by a smaller fraction take the same time: their sums round
+// differently.
 constexpr double kSameTime = 1e-9;
 
 // The discrete events of one iteration, and their execution on the link model.
@@ -164,7 +165,7 @@ class StepSimulation {
   StepSimulation(const Trace& trace, const Problem& problem,
                  const std::vector<ResidencyDraft>& drafts);
 
-  // Runs one iteration; what it waits for is left in stalls().
+  // Runs one iteration; its waits are in stalls().
   void RunIteration();
   double now() const { return now_; }
   const std::vector<Stall>& stalls() const { return stalls_; }

@@ -12,11 +12,11 @@
 namespace geminid::service {
 namespace {
 
-// More has no meaning beside others of 1; and sums of asks must not overflow.
+// A larger weight has no meaning beside weights of 1, and sums of asks must not overflow.
 constexpr uint32_t kMaxWeight = 1000;
 constexpr uint64_t kMaxHostAsk = uint64_t{1} << 46;
 
-// All of them need a token and may take long.
+// All these methods need a token and may take long.
 RpcMethod Method(const char* path, const RpcBounds& bounds = {}) {
   RpcMethod method;
   method.path = path;
@@ -126,7 +126,7 @@ absl::Status SessionRpc::GetHostShare(const Caller& caller, v1::GetHostShareResp
 absl::Status SessionRpc::Detach(const Caller& caller) {
   const SessionPtr& session = caller.session;
   Hub::Closed closed = hub_->Close(session, core::CloseReason::kDetached);
-  // Here, so that the memory is free when the client is told so.
+  // Memory is destroyed here, so that it is free when the client gets the answer.
   hub_->Destroy(std::move(closed.garbage));
   if (!closed.now) return absl::OkStatus();  // two calls at once
   log_->Write(session->spec().tenant, os::LogLevel::kInfo, "session detached",
@@ -189,7 +189,7 @@ absl::Status PlanRpc::MakePlan(const Caller& caller, const v1::MakePlanRequest& 
   const auto trace = messages::TraceFromMessage<planner::Trace>(request.trace());
   absl::StatusOr<planner::Plan> plan = planner::MakePlan(trace, *options);
   if (!plan.ok()) return plan.status();
-  // The planner is not trusted with other people's memory either.
+  // The planner is not trusted with the memory of other tenants either.
   if (absl::Status status = planner::CheckPlan(trace, *plan); !status.ok()) return status;
   *response->mutable_plan() = ToMessage(trace, *plan);
   return hub_->SetPlan(caller.session, NextUses(trace), request.trace(), response->plan());

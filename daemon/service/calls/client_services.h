@@ -15,12 +15,12 @@
 
 namespace geminid::service {
 
-// At most this many chunks in one call: more come in several.
+// At most this many chunks in one call. A client allocates more in several calls.
 inline constexpr int kMaxChunksPerCall = 65536;
-// Each with a name of 128 characters; and of numbers only.
+// Each chunk has a name of at most 128 characters. A call of Free has numbers only.
 inline constexpr RpcBounds kAllocateBounds = {.bytes = 12 << 20, .items = 2 * kMaxChunksPerCall};
 inline constexpr RpcBounds kFreeBounds = {.bytes = 512 << 10, .items = 0};
-// In memory a trace of so many moments and uses has some 50 MiB, and a tenant may send several.
+// A trace of the most moments and uses takes some 50 MiB of memory, and a tenant may send several.
 inline constexpr RpcBounds kPlanBounds = {.bytes = 16 << 20, .items = 500'000};
 
 class SessionRpc {

@@ -11,7 +11,7 @@
 namespace geminid::service {
 namespace {
 
-// Any version begins with these two words.
+// The first two words of every version.
 struct Prefix {
   uint32_t magic;
   uint32_t protocol_version;
@@ -27,7 +27,7 @@ bool IsJobName(const std::string& name) {
   });
 }
 
-// It is only shown: what is not printable becomes a question mark.
+// The text is only shown, so unprintable characters become question marks.
 std::string Printable(std::string text) {
   for (char& c : text) {
     if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = '?';
@@ -35,13 +35,13 @@ std::string Printable(std::string text) {
   return text;
 }
 
-// What one side speaks: "version 3", or "versions 3 to 5".
+// The versions that one side speaks: "version 3", or "versions 3 to 5".
 std::string Named(const char* what, uint32_t oldest, uint32_t newest) {
   if (oldest == newest) return absl::StrCat(what, " ", newest);
   return absl::StrCat(what, "s ", oldest, " to ", newest);
 }
 
-// Of one kind: what the daemon speaks, and what the client does.
+// A range of versions that one side speaks.
 struct Range {
   uint32_t oldest = 0;
   uint32_t newest = 0;
@@ -69,7 +69,7 @@ absl::Status CheckVersions(std::span<const std::byte> message, size_t bytes, shm
   if (prefix.magic != shm::kHelloMagic) {
     return absl::InvalidArgumentError("the first message is not a geminid hello");
   }
-  // An older one is of another shape; a later one begins with the same fields.
+  // An older hello has another shape. A later one begins with the same fields.
   const uint32_t newest = prefix.protocol_version;
   const bool is_whole = newest == shm::kProtocolVersion ? bytes == sizeof(shm::Hello)
                                                         : message.size() >= sizeof(shm::Hello);

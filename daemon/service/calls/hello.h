@@ -11,13 +11,13 @@
 
 namespace geminid::service {
 
-// More ranks than any job has today; a bound on what a client can make the metrics say.
+// More ranks than any job has today. Bounds the metrics that a client can cause.
 inline constexpr int32_t kMaxWorldSize = 65536;
 
-// Who a client says it is, from the bytes of its Hello, which may be anything of any length. The
-// kernel's facts (tenant, uid, pid) are not in it. A client with which the daemon has no version in
-// common gets FAILED_PRECONDITION naming the versions of both, whatever else is in its message.
-// `bytes`: of the whole message, of which `message` may be the beginning: a later release's hello
+// The client's identity by its own word. `message` may be any bytes of any length. The kernel's
+// facts (tenant, uid, pid) are not in it. If the daemon and the client have no common version, the
+// result is FAILED_PRECONDITION with the versions of both, whatever else the message has. `bytes`
+// is the length of the whole message, and `message` may be its beginning: a later release's hello
 // is longer, and begins like this one's.
 absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message, size_t bytes);
 inline absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message) {

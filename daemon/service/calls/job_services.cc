@@ -13,7 +13,7 @@
 namespace geminid::service {
 namespace {
 
-// The tenant whose jobs the caller means, if it may touch them.
+// The tenant whose jobs the request names, if the caller may act on them.
 absl::StatusOr<std::string> MayTouch(const Caller& caller, const std::string& tenant) {
   if (tenant.empty() || tenant == caller.identity.tenant) return caller.identity.tenant;
   if (caller.identity.is_operator) return tenant;
@@ -22,7 +22,7 @@ absl::StatusOr<std::string> MayTouch(const Caller& caller, const std::string& te
                    "; only root and the user the daemon runs as may touch those of others"));
 }
 
-// Adds what the session holds to its job's sums.
+// Adds the session's memory to its job's sums.
 void AddSession(const core::SessionSnapshot& session, std::map<uint32_t, uint64_t>* device_bytes,
                 v1::JobInfo* job) {
   job->add_sessions(shm::Value(session.id));
@@ -64,14 +64,14 @@ v1::JobInfo JobMessage(const core::JobSnapshot& job,
   return message;
 }
 
-// Sessions that did not ask for admission, of one name: a job that has what it found.
+// A job of sessions that did not ask for admission and have the same name.
 v1::JobInfo UnaskedMessage(const std::vector<core::SessionSnapshot>& sessions, core::Time now) {
   v1::JobInfo message;
   const core::SessionSpec& spec = sessions.front().spec;
   message.set_tenant(spec.tenant);
   message.set_job(spec.job);
   core::Time oldest = now;
-  std::optional<core::Time> until;  // the last of them is kept
+  std::optional<core::Time> until;  // the end of the last session that is kept
   uint32_t attached = 0;
   std::map<uint32_t, uint64_t> device_bytes;
   for (const core::SessionSnapshot& session : sessions) {
@@ -96,7 +96,7 @@ v1::JobInfo UnaskedMessage(const std::vector<core::SessionSnapshot>& sessions, c
   return message;
 }
 
-// What needs no change.
+// Answers a request that needs no change.
 absl::Status Answer(const planner::JobKey& job, const char* message, v1::ScaleRequest* response) {
   response->set_tenant(job.tenant);
   response->set_job(job.job);
@@ -105,7 +105,7 @@ absl::Status Answer(const planner::JobKey& job, const char* message, v1::ScaleRe
   return absl::OkStatus();
 }
 
-// The sessions whose clients live.
+// The sessions whose clients are alive.
 ScaleRequests::Sessions AttachedIn(Hub* hub) {
   return hub->Inspect([](const core::Engine&, const Sessions& sessions) {
     ScaleRequests::Sessions attached;
@@ -175,7 +175,7 @@ void JobRpc::AddTo(std::vector<RpcMethod>* methods) {
         return GetScale(caller, request, response);
       });
   RpcMethod* const offer = add("/geminid.v1.JobService/OfferScale", false, true);
-  offer->bounds.items = planner::kMostRowsOfJob + 8;  // with the offer's own texts
+  offer->bounds.items = planner::kMostRowsOfJob + 8;  // and the offer's own texts
   ServeWith<v1::OfferScaleRequest, v1::OfferScaleResponse>(
       offer, [this](const Caller& caller, const auto& request, auto* response) {
         return OfferScale(caller, request, response);
@@ -238,7 +238,7 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
   if (!ended.ok()) return ended.status();
   if (is_of_all_runs) scale_requests_.RefuseOf(job);
   hub_->Destroy(
-      std::move(ended->garbage));  // so that the memory is free when the caller is told so
+      std::move(ended->garbage));  // so that the memory is free when the caller gets the answer
   for (const shm::SessionId session : ended->closed) on_ended_(session);
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job ended by request",
               {{"tenant", *tenant},
@@ -283,7 +283,7 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
   return absl::OkStatus();
 }
 
-// A job leaves a daemon that drains all the same: that is why it goes.
+// A daemon that drains also lets a job move away: draining is the reason for the move.
 absl::Status JobRpc::Move(const Caller& caller, const std::string& tenant,
                           const v1::ScaleJobRequest& request, v1::ScaleRequest* response) {
   absl::StatusOr<v1::ScaleRequest> asked =

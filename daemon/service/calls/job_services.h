@@ -1,5 +1,5 @@
-// The gRPC methods for several training jobs on one node: list those that run and those that wait,
-// hold, scale or end one, and drain the node.
+// The gRPC methods for several training jobs on one node: list running and waiting jobs, hold,
+// scale or end a job, and drain the node.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_
 
@@ -52,8 +52,8 @@ class JobRpc {
   JobSharing sharing_;
 };
 
-// All jobs: those that asked for admission in the order in which they came, then the others by
-// name.
+// All jobs. Jobs that asked for admission come first, in the order of their arrival; then the
+// others by name.
 v1::ListJobsResponse JobsMessage(const core::Engine& engine, core::Time now);
 
 }  // namespace geminid::service

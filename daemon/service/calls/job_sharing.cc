@@ -14,13 +14,14 @@ namespace {
 using planner::JobKey;
 using planner::NodeJob;
 
-// A job whose step takes longer than that holds up nobody.
+// A job whose step takes longer than this delays no other job.
 constexpr core::Duration kPatience = core::Duration::Seconds(60);
-// With a change that has begun: the new ranks may wait in the queue, or load a large model.
+// The patience with a change that has begun: new ranks may wait in the queue or load a large model.
 constexpr core::Duration kPatienceOfChange = core::Duration::Seconds(600);
-// That are shared, and that wait; a decision costs their number cubed.
+// The most shared jobs and the most waiting jobs. The cost of a decision grows with their number
+// cubed.
 constexpr size_t kMostJobs = 32;
-// Of a change, in training time: two processes end and begin.
+// The cost of a change in training time: two groups of processes end and begin.
 constexpr double kMoveSeconds = 5;
 constexpr double kLeastGain = 0.05;
 
@@ -49,13 +50,13 @@ uint64_t RanksOfNode(const core::Engine& engine, const JobSharingOptions& option
   return gpus > 0 ? static_cast<uint64_t>(gpus) : base::AllowedProcessors().size();
 }
 
-// What sessions of a job have.
+// The memory of a job's sessions.
 struct Holding {
-  uint64_t ranks = 0;  // with an arena
+  uint64_t ranks = 0;  // sessions with an arena
   uint64_t bytes = 0;  // of arenas
 };
 
-// Puts a view together, in the order of the methods.
+// Builds a view. Its methods are called in their order here.
 class Viewer {
  public:
   Viewer(const core::Engine& engine, const JobSharingOptions& options, core::Time now)
@@ -72,8 +73,8 @@ class Viewer {
     }
   }
 
-  // Its ranks are those of the ledger, whatever it says. One that has no memory can be asked for
-  // nothing.
+  // Adds a job whose ranks may change. The ledger counts its ranks, whatever the job says. A job
+  // without memory cannot be asked.
   void AddShared(const ScaleRequests::Shared& shared, bool by_people) {
     const auto holding = holdings_.find(KeyOf(shared.job));
     if (holding == holdings_.end()) return;
@@ -93,8 +94,8 @@ class Viewer {
     shared_.insert(job.key);
   }
 
-  // Of each tenant's guarantee what its other sessions leave, to its jobs in turn. What they have
-  // not got of it yet is free for them alone.
+  // Gives the jobs of a tenant, in turn, the part of its guarantee that its other sessions leave.
+  // The part that they do not have yet is free for them alone.
   void AddGuarantees() {
     std::map<std::string, uint64_t> left, missing;
     for (const auto& device : engine_.devices()) {
@@ -127,7 +128,7 @@ class Viewer {
     }
   }
 
-  // Of jobs with a fixed number of ranks.
+  // Subtracts the ranks of jobs with a fixed number of ranks.
   void TakeRanks() {
     uint64_t taken = 0;
     for (const auto& [key, holding] : holdings_) taken += shared_.contains(key) ? 0 : holding.ranks;
@@ -138,8 +139,8 @@ class Viewer {
     }
   }
 
-  // The first ones of the queue. They come to have as much priority as the queue gives them for
-  // their waiting.
+  // Adds the first jobs of the queue. Their priority includes the levels that the queue gives them
+  // for waiting.
   void AddWaiting() {
     std::vector<core::JobSnapshot> waiting;
     for (const core::JobSnapshot& job : standing_) {
@@ -242,7 +243,7 @@ void JobSharing::Step(const JobKey& job, uint64_t ranks, const ScaleRequests::Se
                       core::Time now) {
   if (options_.interval == absl::ZeroDuration()) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;  // another job's offer has it done
+  if (!lock.owns_lock()) return;  // the offer of another job takes this step
   RunOf(job, attached, now);
   sharing_.Saw(job, ranks, Seconds(now));
   if (!IsSettled(attached, now) || !sharing_.IsDue(Seconds(now))) return;
@@ -348,8 +349,8 @@ void JobSharing::Follow(const ScaleRequests::Sessions& attached, core::Time now)
   FollowRuns(attached, now);
 }
 
-// A later run of the name is another job. Between two groups of ranks there is none for a moment,
-// or for as long as the change takes.
+// A later run of the same name is another job. Between two groups of ranks a run has no sessions,
+// for a moment or for as long as the change takes.
 void JobSharing::FollowRuns(const ScaleRequests::Sessions& attached, core::Time now) {
   for (auto at = runs_.begin(); at != runs_.end();) {
     const JobKey& job = at->first;
@@ -370,7 +371,7 @@ void JobSharing::FollowRuns(const ScaleRequests::Sessions& attached, core::Time 
   }
 }
 
-// A number that the ranks refused holds nothing.
+// A number that the ranks refused is not held.
 void JobSharing::SettleHold(Run* run, const ScaleRequests::Sessions& attached, core::Time now) {
   if (run->asked == 0) return;
   const absl::StatusOr<v1::ScaleRequest> request = requests_->Get(run->asked, attached, now);

@@ -1,5 +1,5 @@
-// Shares the node among the jobs that let the daemon choose their number of ranks: looks at the
-// jobs, has NodeSharing decide, and makes its requests by the way of 'geminictl scale'.
+// Shares the node among the jobs that let the daemon choose their number of ranks. Looks at the
+// jobs, lets NodeSharing decide, and makes its requests in the same way as 'geminictl scale'.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_JOB_SHARING_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_JOB_SHARING_H_
 
@@ -24,60 +24,62 @@
 namespace geminid::service {
 
 struct JobSharingOptions {
-  absl::Duration interval = absl::Seconds(60);  // between looks; 0: nothing is ever changed
-  uint32_t ranks = 0;           // that the node has room for; 0: one per GPU, or per processor
-  core::Duration queue_ageing;  // waiting that is worth a level of priority
+  absl::Duration interval = absl::Seconds(60);  // between decisions; 0: the daemon changes no job
+  uint32_t ranks = 0;           // for which the node has room; 0: one per GPU, or per processor
+  core::Duration queue_ageing;  // waiting time that is worth a level of priority
 };
 
-// What all jobs of the node are, as NodeSharing takes it.
+// All jobs of the node, in the form that NodeSharing takes.
 struct NodeView {
   planner::Share room;
   std::vector<planner::NodeJob> jobs;
 };
-// `shared`: of these jobs the daemon may change the ranks. The memory and ranks of all others are
-// taken, but for what jobs wait for. `by_people`: whose number somebody asked for.
+// `shared` are the jobs whose ranks the daemon may change. The memory and ranks of all other jobs
+// are taken, except those for which jobs wait. `by_people` are the jobs whose number a person asked
+// for.
 NodeView ViewOf(const core::Engine& engine, const std::vector<ScaleRequests::Shared>& shared,
                 const std::set<planner::JobKey>& by_people, const JobSharingOptions& options,
                 core::Time now);
 
-// Thread-safe. It has no thread: jobs that offer drive it.
+// Thread-safe. It has no thread: the offers of jobs drive it.
 class JobSharing {
  public:
-  // All that is pointed to outlives it.
+  // The pointers must outlive this object.
   JobSharing(const JobSharingOptions& options, Hub* hub, ScaleRequests* requests, TenantLog* log,
              SharingCounts* counts);
 
-  // After an offer of a job that has so many ranks and may be changed.
+  // Call it after an offer of a job that has this many ranks and may be changed.
   void Step(const planner::JobKey& job, uint64_t ranks, const ScaleRequests::Sessions& attached,
             core::Time now);
-  // Before each offer: sees which runs have ended and which requests of people were refused.
+  // Call it before each offer. Notes the runs that ended and the requests of people that were
+  // refused.
   void Follow(const ScaleRequests::Sessions& attached, core::Time now);
-  // Somebody has asked for a number of ranks by a request, which stays until Release or the end of
-  // the run, unless the ranks refuse it.
+  // Notes that a person asked for a number of ranks, with the request `number`. The number holds
+  // until Release or the end of the run, unless the ranks refuse the request.
   void Hold(const planner::JobKey& job, uint64_t number, const ScaleRequests::Sessions& attached,
             core::Time now);
-  // Somebody asks for the number that the job has. False: it has another, or is not shared.
+  // A person asks for the number that the job has. False: the job has another, or is not shared.
   bool Keep(const planner::JobKey& job, uint64_t ranks, const ScaleRequests::Sessions& attached,
             core::Time now);
-  // False: the job is not shared.
+  // Gives the choice back to the daemon. False: the job is not shared.
   bool Release(const planner::JobKey& job, const ScaleRequests::Sessions& attached, core::Time now);
-  // Adds how the jobs stand.
+  // Adds the state of sharing to each job.
   void Describe(const ScaleRequests::Sessions& attached, core::Time now,
                 v1::ListJobsResponse* jobs);
 
  private:
   struct Run {
-    std::set<uint64_t> sessions;  // that it had last
-    core::Time seen;              // with sessions, or between two groups of them
-    bool held = false;            // at a number that somebody asked for
+    std::set<uint64_t> sessions;  // that the run had last
+    core::Time seen;              // when it had sessions, or was between two groups of them
+    bool held = false;            // at a number that a person asked for
     bool was_held = false;        // before the request that is not settled
-    uint64_t asked = 0;           // that request; 0: there is none
+    uint64_t asked = 0;           // the number of that request; 0: there is none
   };
 
   Run& RunOf(const planner::JobKey& job, const ScaleRequests::Sessions& attached, core::Time now);
   void FollowRuns(const ScaleRequests::Sessions& attached, core::Time now);
   void SettleHold(Run* run, const ScaleRequests::Sessions& attached, core::Time now);
-  // Whether the last request has ended, or is waited for no longer.
+  // Whether the last request has ended, or the daemon has given up waiting for it.
   bool IsSettled(const ScaleRequests::Sessions& attached, core::Time now);
   void Ask(const planner::RanksRequest& request, const ScaleRequests::Sessions& attached,
            core::Time now);
@@ -91,7 +93,7 @@ class JobSharing {
   std::mutex mutex_;
   // Guarded by mutex_.
   planner::NodeSharing sharing_;
-  std::map<planner::JobKey, Run> runs_;  // that offered, or whose number somebody asked for
+  std::map<planner::JobKey, Run> runs_;  // that offered, or whose number a person asked for
   uint64_t number_ = 0;                  // of the daemon's request that is not settled
   core::Time asked_;
 };

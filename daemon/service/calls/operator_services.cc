@@ -27,7 +27,8 @@ const ClientSession* Find(const Sessions& sessions, shm::SessionId id) {
 
 constexpr bool kIsListing = true;
 
-// A method whose answer depends on nothing that is asked, on all of it, or on who asks as well.
+// Adds a method. Its answer may depend on nothing, on the request, or on the request and the
+// caller.
 template <typename Request, typename Response, typename Serve>
 void Add(std::vector<RpcMethod>* methods, const char* path, bool is_listing, Serve serve) {
   RpcMethod method;
@@ -55,7 +56,7 @@ absl::Status CheckVisible(const Caller& caller, const ClientSession& session) {
                    "that tenant, to root and to the user the daemon runs as: ask as one of them"));
 }
 
-// Without a run: every session.
+// A request without a run asks for every session.
 bool IsAskedFor(const Caller& caller, const v1::ListSessionsRequest& request,
                 const core::SessionSpec& session) {
   if (request.run().empty()) return true;
@@ -63,7 +64,7 @@ bool IsAskedFor(const Caller& caller, const v1::ListSessionsRequest& request,
          session.tenant == caller.identity.tenant;
 }
 
-// Those that the caller may see, of one session or, for kNoSession, of all.
+// The chunks that the caller may see, of one session or (kNoSession) of all.
 std::vector<core::ChunkSnapshot> VisibleChunks(const core::Engine& engine, const Sessions& sessions,
                                                const Caller& caller, shm::SessionId session,
                                                size_t limit, const PageStart& start) {
@@ -290,7 +291,7 @@ absl::Status AdminRpc::ExplainChunk(const Caller& caller, const v1::ExplainChunk
 absl::Status AdminRpc::GetTrace(const Caller& caller, const v1::GetTraceRequest& request,
                                 v1::TraceFile* response) {
   const shm::SessionId id{request.session()};
-  std::shared_ptr<const KeptPlan> kept;  // read without the hub's mutex
+  std::shared_ptr<const KeptPlan> kept;  // is read without the hub's mutex
   absl::Status status = hub_->Inspect([&](const core::Engine&,
                                           const Sessions& sessions) -> absl::Status {
     const ClientSession* session = Find(sessions, id);

@@ -1,6 +1,6 @@
 // The gRPC methods that show the daemon's state: its sessions, memory and configuration. They
-// change nothing. A caller who is no operator sees the contents of its own sessions; of the others
-// it sees how much memory they hold.
+// change nothing. A caller who is not an operator sees the contents of its own sessions only. Of
+// other sessions it sees how much memory they hold.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_OPERATOR_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_OPERATOR_SERVICES_H_
 
@@ -17,7 +17,7 @@
 
 namespace geminid::service {
 
-// What does not come from the hub.
+// Facts that do not come from the hub.
 struct DaemonFacts {
   std::string version;
   std::string socket;

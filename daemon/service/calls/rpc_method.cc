@@ -16,8 +16,7 @@ class ItemCounter {
  public:
   ItemCounter(google::protobuf::io::CodedInputStream* in, uint64_t most) : in_(in), most_(most) {}
 
-  // Up to the current limit. Recursion ends with the nesting of the types, of which none contains
-  // itself.
+  // Counts up to the current limit. The recursion ends because no type contains itself.
   absl::Status Count(const Descriptor* type) {
     while (const uint32_t tag = in_->ReadTag()) {
       const FieldDescriptor* const field =
@@ -34,7 +33,7 @@ class ItemCounter {
 
   absl::Status Take(uint32_t tag, const FieldDescriptor* field) {
     if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
-      // Groups are of an older protocol; we have none.
+      // Groups belong to an older protocol, and Geminid has none.
       const auto type = WireFormatLite::GetTagWireType(tag);
       const bool group = type == WireFormatLite::WIRETYPE_START_GROUP ||
                          type == WireFormatLite::WIRETYPE_END_GROUP;

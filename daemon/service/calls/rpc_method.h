@@ -1,6 +1,6 @@
 // The control plane as a table: every method with its name, who may call it, and its bounds.
 //
-// A request is bytes until it is known whose it is and that it is small enough.
+// A request stays bytes until its caller is known and its size is checked.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_RPC_METHOD_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_RPC_METHOD_H_
 
@@ -19,12 +19,12 @@
 
 namespace geminid::service {
 
-// Who calls. `session` is there where the method needs a token.
+// The caller of a method. `session` is set if the method needs a token.
 struct Caller {
   Identity identity;
   SessionPtr session;
 
-  // Whether it may see what is in a session of that tenant: chunks, traces, plans.
+  // Whether the caller may see the contents of a session of that tenant: chunks, traces, plans.
   bool MaySee(const std::string& tenant) const {
     return identity.is_operator || identity.tenant == tenant;
   }
@@ -32,15 +32,15 @@ struct Caller {
 
 struct RpcBounds {
   size_t bytes = 4096;  // of the request
-  // Messages and texts within the request: in memory each is far larger than its two bytes on the
-  // wire may be.
+  // The most messages and texts within the request. In memory each is far larger than the two bytes
+  // that it may take on the wire.
   uint64_t items = 16;
 };
 
 struct RpcMethod {
   std::string path;  // "/geminid.v1.ChunkService/Allocate"
   bool needs_token = false;
-  bool is_long = false;     // it makes memory, gives it back, or plans: not on gRPC's own threads
+  bool is_long = false;     // it allocates or frees memory, or plans: not on gRPC's own threads
   bool is_listing = false;  // it builds many messages under the hub's mutex
   RpcBounds bounds;
   std::function<absl::Status(const Caller& caller, grpc::ByteBuffer* request,
@@ -48,12 +48,12 @@ struct RpcMethod {
       serve;
 };
 
-// INVALID_ARGUMENT when the bytes are no message of this type, RESOURCE_EXHAUSTED when it has more
-// than `most` items. Makes nothing of it.
+// INVALID_ARGUMENT if the bytes are no message of this type. RESOURCE_EXHAUSTED if the message has
+// more than `most` items. Builds no message.
 absl::Status CheckItems(const google::protobuf::Descriptor* type, grpc::ByteBuffer* message,
                         uint64_t most);
 
-// `method` from bytes to bytes.
+// Makes `serve`, which takes messages, the method's function from bytes to bytes.
 template <typename Request, typename Response, typename Method>
 void ServeWith(RpcMethod* method, Method serve) {
   method->serve = [serve = std::move(serve), path = method->path, items = method->bounds.items](

@@ -1,4 +1,4 @@
-// absl::Status is gRPC's status by another name: the codes have equal numbers.
+// Converts absl::Status to gRPC's status, whose codes have equal numbers.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_RPC_STATUS_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_RPC_STATUS_H_
 

@@ -29,7 +29,7 @@ void Refuse(const std::string& why, v1::ScaleRequest* request) {
   request->set_message(why);
 }
 
-// What a job was asked: "for 4 ranks", "to go on at node-b with 2 ranks".
+// The wish of a request, in words: "for 4 ranks", "to go on at node-b with 2 ranks".
 std::string Wish(const v1::ScaleRequest& request) {
   if (request.host().empty()) return absl::StrCat("for ", request.ranks(), " ranks");
   return absl::StrCat("to go on at ", request.host(), " with ", request.ranks(), " ranks");
@@ -46,8 +46,8 @@ bool HasRank(const ScaleRequests::Sessions& attached, const ScaleRequests::Job& 
 
 }  // namespace
 
-// Its ranks may be between two groups, where no session is attached. New ones may wait for memory
-// for long before they say something.
+// The job's ranks may be between two groups, when no session is attached. New ranks may wait for
+// memory for long before they report.
 bool ScaleRequests::Waits(const Request& request, core::Time now) const {
   return !HasEnded(request.message) && now - request.heard < kSilence;
 }
@@ -58,7 +58,7 @@ void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
   std::erase_if(offers_, [&](const auto& offer) { return !attached.contains(offer.first); });
   std::map<std::string, std::vector<uint64_t>> ended;  // by tenant
   for (auto& [number, request] : requests_) {
-    // Ranks of a job that moves may be attached here again; its launcher speaks for the request.
+    // Ranks of a job that moves may be attached here again. Its launcher reports on the request.
     const bool is_told = request.message.state() == kTaken && !request.message.host().empty();
     if (is_told ? attached.contains(request.session)
                 : HasRank(attached, {request.message.tenant(), request.message.job()})) {
@@ -192,10 +192,10 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
   const bool is_anothers = pending->session != offer.session();
   if (is_anothers && attached.contains(pending->session)) return response;  // of another run
   if (pending->message.state() == kTaken && is_anothers && !pending->message.host().empty()) {
-    return response;  // the launcher tells what became of it
+    return response;  // the launcher reports the result
   }
   if (pending->message.state() == kTaken && is_anothers) {
-    // The ranks that took it are gone, and those in their place know nothing of it.
+    // The ranks that took the request are gone, and the ranks in their place do not know it.
     Refuse("the ranks that had taken it failed; the job goes on as it was", &pending->message);
     return response;
   }
@@ -217,7 +217,7 @@ absl::Status ScaleRequests::Tell(const std::string& tenant, const v1::OfferScale
   const std::lock_guard lock(mutex_);
   Forget(attached, now);
   const auto found = requests_.find(told.number());
-  // Ranks that are attached speak for themselves.
+  // Attached ranks report themselves.
   if (found == requests_.end() || !IsState(told.state()) || HasEnded(found->second.message) ||
       found->second.message.tenant() != tenant || found->second.message.job() != told.job() ||
       (found->second.message.state() != kTaken && attached.contains(found->second.session))) {

@@ -1,6 +1,6 @@
-// Requests that a job go on as another number of ranks, or at another host: from whoever asks to
-// the job's first rank, and what became of them. The daemon carries them and does nothing else: the
-// ranks decide.
+// Requests that a job continue with another number of ranks, or on another host. The daemon carries
+// a request from the person who asks to the job's first rank, and its result back. It does nothing
+// else: the ranks decide.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_SCALE_REQUESTS_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_SCALE_REQUESTS_H_
 
@@ -17,7 +17,7 @@
 
 namespace geminid::service {
 
-// Thread-safe. Requests end with the daemon: who asked asks again.
+// Thread-safe. Requests end with the daemon; a person must then ask again.
 class ScaleRequests {
  public:
   struct Job {
@@ -25,45 +25,46 @@ class ScaleRequests {
     std::string name;
     bool operator==(const Job&) const = default;
   };
-  using Sessions = std::map<uint64_t, Job>;  // that are attached
+  using Sessions = std::map<uint64_t, Job>;  // attached sessions by number
 
-  // Requests of a tenant that are done or refused and can still be looked at; the oldest go first.
+  // The most requests of a tenant that stay visible once done or refused. The oldest go first.
   static constexpr size_t kMostEnded = 64;
-  // As names of hosts have, with a user before it.
+  // The length of the longest host name, with a user before it.
   static constexpr size_t kLongestHost = 255;
-  // A request of a job that has had no rank, and of which nobody spoke, for so long has failed.
+  // A request fails if its job has had no rank for this long and nothing was heard of it.
   static constexpr core::Duration kSilence = core::Duration::Seconds(60);
 
   ScaleRequests();
 
-  // INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, in words for whoever asks.
+  // INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, in words for the person who asks.
   absl::StatusOr<v1::ScaleRequest> Ask(const std::string& tenant, const v1::ScaleJobRequest& wanted,
                                        const Sessions& attached, core::Time now);
   absl::StatusOr<v1::ScaleRequest> Get(uint64_t number, const Sessions& attached, core::Time now);
   v1::OfferScaleResponse Offer(const std::string& tenant, const v1::OfferScaleRequest& offer,
                                const Sessions& attached, core::Time now);
-  // Of a request that ranks have taken, by the launcher of a job that has none attached. It stays
-  // known from then on for as long as after a word of a rank. NOT_FOUND: there is no such request.
+  // For the launcher of a job that has no rank attached: reports on a request that ranks have
+  // taken. The request then stays known for as long as after a report of a rank. NOT_FOUND: there
+  // is no such request.
   absl::Status Tell(const std::string& tenant, const v1::OfferScaleRequest& told,
                     const Sessions& attached, core::Time now);
-  // Whether its ranks have taken a request and are between two groups: FAILED_PRECONDITION with the
-  // request's words.
+  // FAILED_PRECONDITION with the request's words if the job's ranks have taken a request and are
+  // between two groups.
   absl::Status CheckHasRanks(const Job& job, const Sessions& attached, core::Time now);
-  // Whether it was asked for another number, and that is neither done nor refused.
+  // Whether the job was asked for another number, and the request is neither done nor refused.
   bool IsAsked(const Job& job, const Sessions& attached, core::Time now);
-  // The job is ended on request: its ranks answer no more.
+  // The job is ended on request: its ranks will not answer.
   void RefuseOf(const Job& job);
 
-  // A job that the daemon may change, as it said last.
+  // A job whose ranks the daemon may change, as the job reported last.
   struct Shared {
     Job job;
     uint32_t ranks = 0;
     v1::OfferedShare share;
-    std::string why_not;  // it cannot be changed now; empty: it can
+    std::string why_not;  // why the job cannot be changed now; empty: it can
   };
-  // Runs whose name another run has too are left out.
+  // Omits runs that share their name with another run.
   std::vector<Shared> SharedJobs(const Sessions& attached, core::Time now);
-  // The job's ranks have not taken it yet, and shall not; else nothing happens.
+  // Withdraws the request if the job's ranks have not taken it yet.
   void Withdraw(uint64_t number, const std::string& why);
 
  private:
@@ -78,19 +79,20 @@ class ScaleRequests {
   };
   struct Request {
     v1::ScaleRequest message;
-    std::string run;       // that was asked
-    uint64_t session = 0;  // the last that was heard of it
+    std::string run;       // the run that was asked
+    uint64_t session = 0;  // the session that reported last
     core::Time heard;
   };
 
   bool Waits(const Request& request, core::Time now) const;
-  // Refuses requests for which nothing is left to wait, and forgets what need not be remembered.
+  // Refuses requests for which there is nothing left to wait, and deletes requests that are too
+  // old.
   void Forget(const Sessions& attached, core::Time now);
-  // Of that tenant and name, unless it ended.
+  // The request of that tenant and job that has not ended.
   Request* Pending(const std::string& tenant, const std::string& job);
 
   std::mutex mutex_;
-  // A random number at first: ranks may still have words about a request to the daemon before.
+  // A random number at first, because ranks may still report on a request to an earlier daemon.
   uint64_t last_;
   std::map<uint64_t, Offered> offers_;    // by session
   std::map<uint64_t, Request> requests_;  // by number

@@ -17,11 +17,11 @@ namespace geminid::service {
 
 class Services {
  public:
-  // All that is pointed to outlives them. `on_detached` is called on a worker's thread after a
+  // The pointers must outlive the services. `on_detached` is called on a worker's thread after a
   // session has ended.
   Services(const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub, TenantLog* log,
            const std::function<void(shm::SessionId)>& on_detached);
-  // The methods refer to these services, which outlive them.
+  // The methods refer to these services, which must outlive the methods.
   void AddTo(std::vector<RpcMethod>* methods);
 
  private:

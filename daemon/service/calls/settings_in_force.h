@@ -1,4 +1,4 @@
-// The settings that hold now: those of the start, and what a reload changed since.
+// The settings in force: those of the start, with the changes of reloads.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_SETTINGS_IN_FORCE_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_SETTINGS_IN_FORCE_H_
 
@@ -9,7 +9,7 @@
 
 namespace geminid::service {
 
-// Any thread.
+// Thread-safe.
 class SettingsInForce {
  public:
   explicit SettingsInForce(config::Settings settings) : settings_(std::move(settings)) {}

@@ -12,7 +12,7 @@ namespace geminid::service {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-// How often a tenant's calls that wait are logged.
+// How often a tenant's waiting calls are logged.
 constexpr int64_t kTellNanoseconds = 10'000'000'000;
 
 bool Erase(std::deque<RpcCall*>* queue, RpcCall* call) { return std::erase(*queue, call) > 0; }
@@ -30,7 +30,8 @@ class TenantCalls::Place {
   const std::shared_ptr<TenantCalls> calls_;
 };
 
-// gRPC deletes nothing: it lives until OnDone, which comes after Finish and the last callback.
+// gRPC deletes no reactor. This one lives until OnDone, which comes after Finish and the last
+// callback.
 class RpcCall : public grpc::ServerGenericBidiReactor {
  public:
   RpcCall(std::shared_ptr<TenantCalls> calls, grpc::GenericCallbackServerContext* context,
@@ -46,7 +47,8 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
     }
     deadline_.store(kNever);
     if (!method_->is_long) return Serve(method_, caller_, &request_, finished_, this);
-    // Whoever serves it may outlive it: a client that cancels does not wait for the planner.
+    // The worker that serves the call may outlive it: a client that cancels does not wait for the
+    // planner.
     auto request = std::make_shared<grpc::ByteBuffer>();
     request->Swap(&request_);
     calls_->shared().workers->Submit(
@@ -61,7 +63,7 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
     delete this;
   }
 
-  // `call` exists as long as *finished is false: only then it is touched.
+  // `call` exists while *finished is false, and may be touched only then.
   static void Serve(const RpcMethod* method, const Caller& caller, grpc::ByteBuffer* request,
                     const std::shared_ptr<std::atomic<bool>>& finished, RpcCall* call) {
     grpc::ByteBuffer response;
@@ -80,7 +82,7 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
     FinishWith(status);
   }
 
-  // Who it is; the message is read only after that.
+  // Identifies the caller. The message is read only after that.
   absl::Status Authenticate() {
     caller_.identity = calls_->identity();
     if (!method_->needs_token) return absl::OkStatus();
@@ -130,7 +132,7 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
 
 namespace {
 
-// A call that ends as it begins.
+// A call that ends as soon as it begins.
 class Refusal : public grpc::ServerGenericBidiReactor {
  public:
   explicit Refusal(const absl::Status& status) { Finish(ToGrpc(status)); }
@@ -154,7 +156,7 @@ bool TenantCalls::MayPass(Gate* gate, core::Time now) {
   return gate->rate.Take(now);
 }
 
-// The call itself is only served later.
+// Logs that a call waits. The call itself is served later.
 void TenantCalls::TellThatOneWaits(const config::ShareKey& key, const std::string& what) {
   const absl::Status why = shared_->limits->Refuse(key, tenant(), what, "some wait; make fewer");
   const int64_t now = os::MonotonicNanoseconds();

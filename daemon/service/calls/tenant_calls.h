@@ -1,4 +1,4 @@
-// The calls of one tenant: when each may be read, and when it must be given up.
+// The calls of one tenant: when a call may be read, and when it must be given up.
 //
 // A call waits for the tenant's rate and shows its token. A long call then waits for one of the
 // tenant's places. After that the daemon reads and serves the call. Until then its message stays
@@ -30,11 +30,11 @@
 
 namespace geminid::service {
 
-// For the request to come once it may, and for the answer to be taken.
+// The time for a request to arrive once it may, and the time for the client to take the answer.
 inline constexpr int64_t kReceiveNanoseconds = 20'000'000'000;
 inline constexpr int64_t kAnswerNanoseconds = 60'000'000'000;
 
-// What all tenants share.
+// State that all tenants share.
 struct CallShared {
   Hub* hub = nullptr;
   Limits* limits = nullptr;
@@ -43,13 +43,13 @@ struct CallShared {
   FairWorkers* workers = nullptr;
   size_t worker_count = 1;
   std::map<std::string, RpcMethod> methods;
-  std::function<void()> on_first_call;  // there is something to Expire from now on
+  std::function<void()> on_first_call;  // from now on Expire has work
   std::atomic<size_t> calls{0};
 };
 
 class RpcCall;
 
-// Thread-safe. Shared: calls keep it alive.
+// Thread-safe. A shared object: calls keep it alive.
 class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
  public:
   TenantCalls(Identity identity, CallShared* shared);
@@ -60,23 +60,23 @@ class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
   CallShared& shared() const { return *shared_; }
 
   grpc::ServerGenericBidiReactor* Begin(grpc::GenericCallbackServerContext* context);
-  // Lets calls go on whose turn has come, and cancels those whose time is over.
+  // Lets calls continue whose turn has come, and cancels calls whose time is over.
   void Expire(int64_t now_nanoseconds);
   bool idle();  // there is no call
 
  private:
   friend class RpcCall;
-  // One of the tenant's places for long calls; given back when the last who holds it lets go.
+  // One of the tenant's places for long calls. The last holder gives it back when it lets go.
   class Place;
 
-  // What calls of one kind wait for.
+  // The queue of calls of one kind, and the rate that they wait for.
   struct Gate {
     config::ShareKey key;
     core::TokenBucket rate;
-    std::deque<RpcCall*> waiting;  // in the order of their coming
+    std::deque<RpcCall*> waiting;  // in the order of arrival
   };
 
-  // All under the mutex.
+  // All methods hold the mutex.
   bool MayPass(Gate* gate, core::Time now);
   void Admit(RpcCall* call);
   void AdmitLong(RpcCall* call);
@@ -84,7 +84,7 @@ class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
   void TellThatOneWaits(const config::ShareKey& key, const std::string& what);
 
   void Read(RpcCall* call);
-  void OnCancelled(RpcCall* call);  // it will not go on by itself any more
+  void OnCancelled(RpcCall* call);  // the call will not continue by itself any more
   void OnDone(RpcCall* call);
   void GiveBack();
 
@@ -94,7 +94,7 @@ class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
   Gate ordinary_;                       // guarded by mutex_
   Gate listings_;                       // guarded by mutex_
   std::set<RpcCall*> calls_;            // guarded by mutex_
-  std::deque<RpcCall*> without_place_;  // guarded by mutex_; in the order of their coming
+  std::deque<RpcCall*> without_place_;  // guarded by mutex_; in the order of arrival
   size_t places_taken_ = 0;             // guarded by mutex_
   int64_t tell_again_at_ = 0;           // guarded by mutex_
 };

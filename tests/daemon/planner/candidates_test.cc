@@ -17,7 +17,7 @@ bool IsWorse(const Candidate& a, const Candidate& b) {
          a.prediction.step_seconds > b.prediction.step_seconds * (1 + 1e-3);
 }
 
-// The bound and the prediction are sums of the same durations in another order.
+// The bound and the prediction sum the same durations in another order.
 TEST(BestCandidate, CandidateOneUlpBelowTheBound_IsTaken) {
   std::mt19937_64 random(1);
   const RandomShape shape = {.num_chunks = 12,
@@ -38,7 +38,7 @@ TEST(BestCandidate, CandidateOneUlpBelowTheBound_IsTaken) {
     const double step = best.prediction.step_seconds;
     bounds.step_lower_bound_seconds = std::nextafter(step, std::numeric_limits<double>::infinity());
     EXPECT_FALSE(IsWorse(BestCandidate(trace, TestOptions(), *problem, bounds), best)) << i;
-    // What is below the bound by more than rounding was made for other drains, and does not count.
+    // A step below the bound by more than rounding belongs to other drains, and does not count.
     bounds.step_lower_bound_seconds = step * (1 + 1e-6);
     refused += IsWorse(BestCandidate(trace, TestOptions(), *problem, bounds), best) ? 1 : 0;
   }

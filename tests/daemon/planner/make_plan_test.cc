@@ -37,8 +37,8 @@ PlannerOptions Steady() {
   return options;
 }
 
-// In the steady state a chain of L equal chunks needs 2 L - C_top - C_bottom loads: each turn saves
-// as many as it can hold.
+// In the steady state a chain of L equal chunks needs 2 L - C_top - C_bottom loads. Each turn saves
+// as many loads as it can hold chunks.
 TEST(MakePlan, SteadyChain_EqualsTheClosedForm) {
   constexpr int kLength = 64;
   struct Case {
@@ -170,7 +170,7 @@ TEST(MakePlan, BadOptions_AreRefused) {
   EXPECT_EQ(MakePlan(trace, options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Of what a moment loads, first what this iteration needs.
+// A moment first issues the loads that this iteration needs.
 TEST(MakePlan, LoadsOfTheNextIteration_AreTheLastOfTheirMoment) {
   std::mt19937_64 random(31);
   int mixed = 0;

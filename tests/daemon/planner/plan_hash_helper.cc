@@ -1,5 +1,5 @@
-// Plans a fixed set of traces and prints the hash of each plan. argv[1] seeds what must not matter:
-// what lies on the heap before, and the order of the chunks in the trace.
+// Plans a fixed set of traces and prints the hash of each plan. argv[1] seeds two things that must
+// not change the hash: the heap's contents and the order of the chunks in the trace.
 #include <cinttypes>
 #include <clocale>
 #include <cstdio>
@@ -17,7 +17,7 @@
 namespace geminid::planner {
 namespace {
 
-// The numbers of the chunks in random order, and the trace with its chunks in that order.
+// A trace whose chunks are in random order, and the original number of each chunk.
 struct Shuffled {
   Trace trace;
   std::vector<ChunkIndex> original;
@@ -40,7 +40,7 @@ Shuffled Shuffle(const Trace& trace, std::mt19937_64& random) {
   return shuffled;
 }
 
-// Back to the original numbers, so that plans of differently ordered chunks compare.
+// Restores the original numbers, so that plans of differently ordered chunks compare.
 void Rename(const Shuffled& shuffled, std::uint64_t trace_hash, Plan& plan) {
   const auto rename = [&](ChunkIndex& chunk) { chunk = shuffled.original[chunk]; };
   plan.trace_hash = trace_hash;
@@ -75,7 +75,7 @@ std::vector<Trace> Traces() {
 }  // namespace geminid::planner
 
 int main(int argc, char** argv) {
-  using namespace geminid::planner;  // NOLINT: the whole program is about it
+  using namespace geminid::planner;  // NOLINT: the whole program is about the planner
   if (argc != 2) return 2;
   std::setlocale(LC_ALL, "");
   std::mt19937_64 random(std::strtoull(argv[1], nullptr, 10));

@@ -13,7 +13,7 @@
 namespace geminid::planner {
 namespace {
 
-// What the helper prints, run in a process of its own with nothing but this environment.
+// The output of the helper in a process of its own, with only this environment.
 std::string HelperOutput(const std::string& seed, std::vector<std::string> environment) {
   std::array<int, 2> ends = {};
   EXPECT_EQ(pipe(ends.data()), 0);
@@ -54,7 +54,7 @@ TEST(PlanHash, OtherProcessAddressesLocaleAndChunkOrder_SameBits) {
   EXPECT_GT(lines.size(), 40u);  // one line per plan, nearly all different
   EXPECT_EQ(HelperOutput("2", {"LC_ALL=de_DE.UTF-8", "LANG=de_DE.UTF-8"}), first);
   EXPECT_EQ(HelperOutput("3", {"MALLOC_PERTURB_=165", "MALLOC_ARENA_MAX=1"}), first);
-  // Without random addresses, which the child inherits.
+  // Addresses are not random from here on; the child inherits this.
   const int before = personality(0xffffffff);
   personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE);
   const std::string fixed_addresses = HelperOutput("4", {"LC_ALL=C", "MALLOC_PERTURB_=90"});

@@ -38,7 +38,7 @@ class Exhaustive {
   }
 
  private:
-  // Least cost of an iteration that begins and ends with `start` valid in the arena.
+  // The least cost of an iteration that begins and ends with the chunks of `start` in the arena.
   std::uint64_t SolveFrom(Set start) const {
     std::vector<std::uint64_t> cost(size_.size(), kNever);
     cost[start] = 0;

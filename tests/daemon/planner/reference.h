@@ -7,8 +7,8 @@
 
 namespace geminid::planner {
 
-// The least bytes per iteration of any repeated schedule, by trying every set of chunks to hold at
-// every moment and, at the boundary, every set to carry over; only bytes count, not offsets.
+// The least bytes per iteration of any repeated schedule. Tries every set of chunks to hold at
+// every moment, and every set to carry over the boundary. Only bytes count, not offsets.
 // Exponential: at most 10 chunks. Gradients do not drain (drain_moments 0).
 std::uint64_t ExhaustiveLeastBytes(const Trace& trace, bool weights_change_between_iterations);
 

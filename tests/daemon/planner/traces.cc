@@ -78,7 +78,7 @@ Trace RandomTrace(const RandomShape& shape, std::mt19937_64& random) {
   }
   trace.arena_bytes = total + needed;
   for (std::size_t t = 0; t < extra.size(); ++t) {
-    // Jagged: down to just what the moment uses.
+    // Jagged: the capacity falls to the bytes that the moment uses.
     const std::uint64_t base = shape.capacity == Capacity::kJagged ? used[t] : needed;
     trace.moments[t].workspace_bytes = trace.arena_bytes - base - extra[t];
   }

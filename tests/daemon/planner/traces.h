@@ -10,9 +10,10 @@
 
 namespace geminid::planner {
 
-// Forward over chunks 0 .. length - 1, backward over the same in reverse, one chunk of `size_bytes`
-// a moment; capacity in chunks linear from `bottom` at both ends of the iteration to `top` in
-// between. The last backward use invalidates if `trained`.
+// A forward pass over chunks 0 .. length - 1 and a backward pass in reverse, with one chunk of
+// `size_bytes` a moment. The capacity in chunks is linear from `bottom` at both ends of the
+// iteration to `top` in the middle. With `trained`, the last backward use of a chunk invalidates
+// it.
 Trace ChainTrace(int length, std::uint64_t size_bytes, int bottom, int top, bool trained);
 
 enum class Capacity { kConstant, kValley, kJagged };
@@ -29,7 +30,7 @@ struct RandomShape {
   bool vary_transfer = false;
 };
 
-// Arbitrary uses; every moment's uses fit.
+// A trace with arbitrary uses. The uses of every moment fit.
 Trace RandomTrace(const RandomShape& shape, std::mt19937_64& random);
 
 // Uniform in [low, high]. Defined here so that the same seed gives the same trace everywhere.

@@ -9,12 +9,12 @@ namespace {
 constexpr std::uint64_t kWeightBytes = 2;  // bf16
 constexpr double kFlopsPerSecond = 150e12;
 constexpr double kLinkBytesPerSecond = 25e9;
-// A multiply and an add per weight and token; backward does it for inputs and for weights.
+// A multiply and an add per weight and token. Backward does both for inputs and for weights.
 constexpr double kForwardFlops = 2;
 constexpr double kBackwardFlops = 4;
-// Saved per token and hidden unit without recomputation (Korthikanti et al. 2022, equation 2,
-// without the attention map, which fused attention does not keep): 34 bytes a layer, of which the
-// feed-forward block has 19 and attention 13, their layer norms the rest.
+// Bytes saved per token and hidden unit without recomputation (Korthikanti et al. 2022, equation
+// 2). The attention map does not count, because fused attention does not store it. Of 34 bytes a
+// layer, the feed-forward block has 19, attention 13, and their layer norms the rest.
 constexpr std::uint64_t kSavedByAttention = 13 + 2;
 constexpr std::uint64_t kSavedByFeedForward = 19 - 2 + 2;
 // The logits in bf16 and their gradient in fp32.

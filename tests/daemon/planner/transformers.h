@@ -9,13 +9,13 @@
 
 namespace geminid::planner {
 
-// The dimensions that decide the sizes of a decoder-only transformer, as published with it.
+// The published dimensions that decide the sizes of a decoder-only transformer.
 struct Transformer {
   const char* name;
   std::uint64_t layers;
   std::uint64_t hidden;
   std::uint64_t feed_forward;
-  // Matrices of the feed-forward block: two, or three where it is gated.
+  // Matrices of the feed-forward block: two, or three if it is gated.
   std::uint64_t feed_forward_matrices;
   std::uint64_t vocabulary;
   std::uint64_t positions;  // learned; 0: none
@@ -30,13 +30,14 @@ struct TrainingShape {
   std::uint64_t batch = 1;
   std::uint64_t sequence = 1024;
   std::uint64_t world_size = 1;
-  // Keep the input of each layer only, and compute the layer again in backward.
+  // Saves only the input of each layer, and computes the layer again in backward.
   bool recompute = true;
 };
 
-// One step in bf16: embedding, then per layer attention and feed-forward, then the head; backward
-// in reverse. One chunk per block, so chunks have the sizes of the model. What forward saves for
-// backward grows with each layer and shrinks again; each block has its own temporaries beside it.
+// One step in bf16: the embedding, then attention and feed-forward of each layer, then the head;
+// backward in reverse. Each block is one chunk, so chunks have the sizes of the model. Activations
+// that forward saves for backward grow with each layer and shrink again. Each block has its own
+// temporaries.
 Trace TransformerTrace(const Transformer& model, const TrainingShape& shape);
 
 }  // namespace geminid::planner

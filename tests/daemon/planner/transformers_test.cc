@@ -11,7 +11,7 @@
 namespace geminid::planner {
 namespace {
 
-// Bytes over bound: what a plan for chunks of different sizes may cost.
+// The most that a plan for chunks of different sizes may cost: bytes over bound.
 constexpr double kMostRatio = 1.03;
 
 struct Memory {
@@ -33,7 +33,7 @@ Plan Planned(const Trace& trace, const PlannerOptions& options) {
   return *std::move(plan);
 }
 
-// Whether some moment uses more than is left beside its workspace, by the definition.
+// Whether every moment's chunks fit beside its workspace, by the definition.
 bool HoldsEveryOperator(const Trace& trace) {
   for (const MomentTrace& moment : trace.moments) {
     std::uint64_t bytes = moment.workspace_bytes;
@@ -69,7 +69,7 @@ void PublishedModels::ExpectNearTheBound(const Trace& trace, const std::string& 
 }
 
 // Columns: bytes over bound for the fewest bytes; bytes and step over their bounds for the fastest
-// step; the same for the policy cpu.
+// step; and the same for the policy cpu.
 TEST_P(PublishedModels, AnyMemory_PlanIsWithinThreePercentOfTheBound) {
   for (const Memory& memory : kMemories) {
     for (const bool recompute : {true, false}) {

@@ -31,8 +31,8 @@ TEST(LowerBoundBytes, TransferIsAShareOfTheSize_CountsTransfers) {
   EXPECT_EQ(LowerBoundBytes(*problem), 2u * (2 * 20 - 5));
 }
 
-// Chunks of 2 and 4 bytes cost half their size. At moment 1 one byte of the first has no room: half
-// a byte of transfer by the relaxation, and so a whole one in any plan.
+// Chunks of 2 and 4 bytes cost half their size. At moment 1 one byte of the first chunk does not
+// fit. The relaxation counts half a byte of transfer for it, so any plan transfers a whole byte.
 TEST(LowerBoundBytes, PartOfAByte_IsRoundedUp) {
   Trace trace;
   trace.arena_bytes = 6;
@@ -49,8 +49,8 @@ TEST(LowerBoundBytes, PartOfAByte_IsRoundedUp) {
 }
 
 TEST(BuildProblem, DrainsThatDoNotFit_GiveWayOldestFirst) {
-  // Backward of chunks 2, 1, 0 at moments 3, 4, 5, two slots: moment 4 has room for the gradient of
-  // chunk 2, moment 5 only for that of chunk 1.
+  // Backward uses chunks 2, 1, 0 at moments 3, 4, 5, and there are two slots. Moment 4 has room for
+  // the gradient of chunk 2, and moment 5 only for that of chunk 1.
   const Trace trace = ChainTrace(3, 1, 2, 2, /*trained=*/true);
   PlannerOptions options = TestOptions();
   options.drain_moments = 2;
@@ -61,7 +61,7 @@ TEST(BuildProblem, DrainsThatDoNotFit_GiveWayOldestFirst) {
   EXPECT_EQ(problem->items[1].uses[1].free_moment, 6);
 }
 
-// With room for all, a gradient stays as long as asked, but not past the optimizer.
+// With room for all, a gradient stays as long as the option asks, but not past the optimizer.
 TEST(BuildProblem, Drains_EndWithTheIterationThatNeedsThem) {
   PlannerOptions options = TestOptions();
   options.drain_moments = 10;
@@ -71,7 +71,7 @@ TEST(BuildProblem, Drains_EndWithTheIterationThatNeedsThem) {
   for (const Item& item : problem->items) EXPECT_EQ(item.uses[1].free_moment, 6);
 }
 
-// Where weights do not change, nor past the chunk's own next use, in the next iteration.
+// If weights do not change, it also ends before the chunk's next use, in the next iteration.
 TEST(BuildProblem, Drains_EndBeforeTheChunksNextUse) {
   PlannerOptions options = TestOptions();
   options.drain_moments = 10;

@@ -28,7 +28,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Bytes saved at most; negative if the solver gave up.
+  // The most bytes that can be saved; negative if the solver gave up.
   double Solve(Gaps gaps) {
     if (glp_get_num_cols(program_) == 0) return 0;
     if (glp_simplex(program_, nullptr) != 0 || glp_get_status(program_) != GLP_OPT) return -1;
@@ -73,7 +73,7 @@ class Program {
 }  // namespace
 
 double ProgramLeastBytes(const Problem& problem, Gaps gaps) {
-  // What cannot be kept or needs no room is the same in every plan.
+  // Every plan has these loads: gaps without value, and no load in valued gaps without interior.
   Retention retained = RetainAdjacent(problem);
   const auto most = static_cast<double>(LoadBytes(problem, retained));
   const double saved = Program(problem).Solve(gaps);

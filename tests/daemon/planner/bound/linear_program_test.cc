@@ -60,7 +60,8 @@ TEST(LowerBoundBytes, UnequalSizesMovedWhole_EqualsTheProgram) {
   }
 }
 
-// Bytes worth differently: the bound takes each price level on its own, the program all at once.
+// Bytes have different prices here. The bound takes each price level alone, the program takes all
+// at once.
 TEST(LowerBoundBytes, MixedPrices_IsBelowTheProgramAndNear) {
   std::mt19937_64 random(43);
   double sum = 0;
@@ -80,7 +81,7 @@ TEST(LowerBoundBytes, MixedPrices_IsBelowTheProgramAndNear) {
   EXPECT_GT(sum / kInstances, 0.97);
 }
 
-// The program asks for one iteration that repeats, the bound for any sequence of them.
+// The program finds one iteration that repeats. The bound holds for any sequence of iterations.
 TEST(LowerBoundBytes, OverTheBoundary_IsBelowTheProgramAndNear) {
   std::mt19937_64 random(44);
   int equal = 0;
@@ -95,7 +96,7 @@ TEST(LowerBoundBytes, OverTheBoundary_IsBelowTheProgramAndNear) {
   EXPECT_GE(equal, kInstances * 9 / 10);
 }
 
-// The chunks of real models are aligned, so that their bytes differ a little in price.
+// The chunks of real models are aligned, so their bytes differ a little in price.
 TEST(LowerBoundBytes, PublishedModels_EqualTheProgramToAMillionth) {
   for (const Transformer& model : PublishedTransformers()) {
     const Trace trace = TransformerTrace(model, {.device_bytes = 6000000000});

@@ -19,7 +19,8 @@ Plan Planned(const Trace& trace, const PlannerOptions& options) {
   return *std::move(plan);
 }
 
-// `length` chunks of one byte, used once each in turn, then their gradients if `gradient_seconds`.
+// `length` chunks of one byte, each used once in turn. With `gradient_seconds`, each has a
+// gradient.
 Trace Stream(int length, int slots, double load_seconds, double compute_seconds,
              double gradient_seconds = 0) {
   Trace trace;
@@ -72,10 +73,10 @@ TEST(LeastStepSeconds, NoLookahead_WaitingIsAvoidableButForTheFirstLoad) {
 }
 
 TEST(LeastStepSeconds, GradientsSlowerThanComputation_AreTheTail) {
-  // The first gradient is born after the first load and moment; then the link never rests.
+  // The first gradient exists after the first load and moment; then the link never rests.
   const Plan plan = Planned(Stream(10, 20, 1e-3, 2e-3, 5e-3), TestOptions());
   EXPECT_NEAR(plan.step_lower_bound_seconds, 1e-3 + 2e-3 + 10 * 5e-3, 1e-12);
-  // Nothing needs their places, so only the optimizer waits for them.
+  // Nothing needs the gradients' extents, so only the optimizer waits for them.
   EXPECT_NEAR(plan.predicted_step_seconds, plan.step_lower_bound_seconds, 1e-12);
   ASSERT_EQ(plan.stalls.size(), 2u);
   EXPECT_EQ(plan.stalls[1].moment, 10u);

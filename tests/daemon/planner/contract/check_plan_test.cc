@@ -123,7 +123,7 @@ TEST_F(CheckPlanTest, DeadlineBeyondTheIteration_IsRefused) {
 }
 
 TEST_F(CheckPlanTest, DropOfWhatIsStillUsed_IsRefused) {
-  // Chunk 11 is used at the top turn, moments 11 and 12.
+  // The top turn uses chunk 11, at moments 11 and 12.
   ExpectRefused(
       [](Plan& plan) {
         plan.steps[11].drops.push_back({.chunk = 11, .becomes_gradient = false, .free_moment = 12});
@@ -195,7 +195,7 @@ TEST_F(CheckPlanTest, AlignmentZero_IsRefused) {
   ExpectRefused([](Plan& plan) { plan.options.alignment_bytes = 0; }, "alignment");
 }
 
-// The first iteration looks right, and leaves a gradient where the second loads.
+// The first iteration looks right, but leaves a gradient where the second loads.
 TEST(CheckPlan, GradientInTheWayOfTheNextIteration_IsRefused) {
   const Trace trace = ChainTrace(3, 1024, 2, 2, /*trained=*/true);
   PlannerOptions options = TestOptions();
@@ -205,7 +205,8 @@ TEST(CheckPlan, GradientInTheWayOfTheNextIteration_IsRefused) {
   ASSERT_TRUE(CheckPlan(trace, *plan).ok());
   ASSERT_EQ(plan->steps[5].drops.size(), 1u);
   ASSERT_TRUE(plan->steps[5].drops[0].becomes_gradient);
-  plan->steps[5].drops[0].free_moment = 2;  // of the next iteration, whose first use it is
+  // A moment of the next iteration, which uses the chunk then.
+  plan->steps[5].drops[0].free_moment = 2;
   EXPECT_THAT(std::string(CheckPlan(trace, *plan).message()), HasSubstr("at moment 6"));
 }
 

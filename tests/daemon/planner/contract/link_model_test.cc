@@ -49,7 +49,7 @@ TEST(LinkSimulation, TransferThatStartsLater_SlowsOnlyTheRest) {
   LinkSimulation link(Link(0.8));
   link.Send(kUp, 100);
   link.AdvanceTo(6);
-  link.Send(kDown, 40);  // 8 s alone; 4 s of the load are left, which now take 5
+  link.Send(kDown, 40);  // 8 s alone; the load needs 4 s more, which now take 5
   EXPECT_DOUBLE_EQ(link.Finish(kUp, 0), 11);
   EXPECT_DOUBLE_EQ(link.Finish(kDown, 0), 11 + 4);
 }
@@ -60,7 +60,7 @@ TEST(LinkSimulation, LatencyOfOneDirection_DoesNotSlowTheOther) {
   LinkSimulation link(model);
   link.Send(kUp, 10);
   link.AdvanceTo(2);
-  link.Send(kDown, 5);  // flows from 5 on; the load has been done since 4
+  link.Send(kDown, 5);  // flows from 5 on; the load was done at 4
   EXPECT_DOUBLE_EQ(link.Finish(kUp, 0), 4);
   EXPECT_DOUBLE_EQ(link.Finish(kDown, 0), 6);
 }

@@ -16,7 +16,7 @@ TEST(TraceHash, EqualTraces_HashEqual) {
 }
 
 TEST(TraceHash, FixedTrace_HasTheRecordedValue) {
-  // Ranks of different builds compare hashes: a change here is a change of protocol.
+  // Ranks of different builds compare hashes, so a change here changes the protocol.
   EXPECT_EQ(TraceHash(ChainTrace(2, 8, 2, 1, true)), 5637647159998906238u);
 }
 

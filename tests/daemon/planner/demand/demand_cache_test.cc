@@ -32,8 +32,9 @@ std::size_t NumLoads(const DemandCache& cache) {
   return loads;
 }
 
-// A chain of L equal chunks with room for C, the last backward use of each gives its gradient: the
-// last C of the forward pass are still there, so 2 L - C are loaded, whatever leaves.
+// A chain of L equal chunks with room for C, where the last backward use of each chunk makes its
+// gradient. The last C chunks of the forward pass are still present, so 2 L - C chunks are loaded,
+// whatever the cache evicts.
 TEST(DemandCache, ChainWithConstantRoom_LoadsTwiceTheLengthLessTheRoom) {
   const Trace trace = ChainTrace(12, 8, 5, 5, /*trained=*/true);
   const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
@@ -59,9 +60,9 @@ TEST(DemandCache, PinnedItems_StayAndTheOthersLeaveAfterEachUse) {
   DemandCache cache(trace, *problem, rule);
   ASSERT_TRUE(cache.RunIteration({}, kNoLimit));
   const DemandCache::State end = cache.end();
-  EXPECT_EQ(end.size(), 4u);  // and the fifth place is for what is used
+  EXPECT_EQ(end.size(), 4u);  // the fifth place is for the chunk in use
   ASSERT_TRUE(cache.RunIteration(end, kNoLimit));
-  EXPECT_EQ(NumLoads(cache), 2u * 8 - 1);  // what is used at the turn is used twice in a row
+  EXPECT_EQ(NumLoads(cache), 2u * 8 - 1);  // the chunk at the turn is used twice in a row
   EXPECT_EQ(cache.end(), end);
 }
 
@@ -73,7 +74,7 @@ TEST(DemandCache, WorkLimitReached_GivesUp) {
   EXPECT_FALSE(DemandCache(trace, *problem, rule).RunIteration({}, 3));
 }
 
-// One byte less than the chunks of a moment and what is pinned need.
+// The arena is one byte too small for the chunks of a moment beside the pinned chunks.
 TEST(DemandCache, PinsThatLeaveTooLittle_AreRefused) {
   const Trace trace = ChainTrace(4, 8, 3, 3, /*trained=*/false);
   const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
@@ -82,7 +83,7 @@ TEST(DemandCache, PinsThatLeaveTooLittle_AreRefused) {
   EXPECT_FALSE(DemandCache(trace, *problem, rule).RunIteration({}, kNoLimit));
 }
 
-// Follows what the cache says that it did in an iteration that began with nothing.
+// Replays the events that the cache reports of an iteration that began empty.
 void ExpectEachUseFindsItsChunk(const Trace& trace, const Problem& problem,
                                 const DemandCache& cache) {
   std::set<ChunkIndex> there;

@@ -1,4 +1,4 @@
-// The choice of decisions against all there are, with the same cost model.
+// Compares the planner's decisions with all possible decisions, under the same cost model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void ForAllDecisions(const Prepared& prepared, const Visitor& visit) {
   }
 }
 
-// The shortest step of all decisions that fit; none if none does.
+// The shortest step of all decisions that fit; none if none fits.
 std::optional<double> BestStep(const HierarchyProblem& problem) {
   const Prepared prepared(problem);
   std::optional<double> best;
@@ -50,7 +50,8 @@ std::optional<double> BestStep(const HierarchyProblem& problem) {
   return best;
 }
 
-// Stated in docs/planner_hierarchy.md. Leaving everything on the device may cost kGainWorthHooks.
+// The bounds that docs/planner_hierarchy.md states. Leaving everything on the device may cost
+// kGainWorthHooks.
 constexpr double kMeanGap = 0.001;
 constexpr double kWorstGap = 0.01;
 
@@ -93,7 +94,7 @@ TEST(Brute, EqualItems_PlanIsTheBestOfAll) {
       ASSERT_EQ(plan->fits, best.has_value()) << arena;
       if (!best) continue;
       ++compared;
-      // With everything on the device a gain below the worthwhile is left alone.
+      // If everything lies on the device, the plan may ignore a gain below the worthwhile one.
       const double allowed = plan->everything_on_device ? 1 / (1 - kGainWorthHooks) : 1 + 1e-12;
       EXPECT_LE(plan->seconds.step, *best * allowed) << arena << " MiB, " << link << " B/s";
     }

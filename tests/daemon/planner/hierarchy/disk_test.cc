@@ -45,18 +45,18 @@ TEST(Disk, HostTooSmall_CachesWhatFitsAndMovesTheRestOncePerStep) {
   ASSERT_TRUE(plan.disk.used);
   EXPECT_TRUE(CheckPlan(plan.disk.trace, plan.disk.plan).ok());
   EXPECT_LE(plan.tier(Tier::kHost).peak, 100 * kMiB);
-  // 8 x (12 + 2) MiB, a spare of 12 and three write buffers of 10: 54 MiB too much at least.
+  // The host needs 8 x (12 + 2) MiB, a spare of 12 and three write buffers of 10: 54 MiB too much.
   EXPECT_GE(plan.disk.disk_bytes, (8 * 14 + 12 + 30 - 100) * kMiB);
   EXPECT_LE(plan.disk.disk_bytes, 8 * 12 * kMiB);
-  // All that is on disk changes once per step.
+  // All objects on disk change once per step.
   EXPECT_EQ(plan.traffic.disk_written, plan.disk.disk_bytes);
   EXPECT_GE(plan.traffic.disk_read, plan.traffic.disk_written);
   EXPECT_EQ(plan.traffic.disk_read, plan.disk.plan.h2d_bytes);
   EXPECT_GT(plan.seconds.step, AllHostPlan(OnDisk(kGiB)).seconds.step);
 }
 
-// 8 x 12 MiB are updated, of objects of 2 and 10 MiB. The plan holds whole objects and also reads
-// weights again for the device; another plan need not. The bound knows nothing of either.
+// Updates change 8 x 12 MiB, in objects of 2 and 10 MiB. The plan holds whole objects, and reads
+// weights again for the device. Another plan need not, and the bound counts neither.
 TEST(Disk, StepLowerBound_CountsOnlyWhatNoPlanCanHold) {
   HierarchyProblem problem = OnDisk(101 * kMiB);
   problem.machine.disk_read_bytes_per_second = 1e6;  // the bottleneck
@@ -71,7 +71,7 @@ TEST(Disk, StepLowerBound_CountsOnlyWhatNoPlanCanHold) {
   EXPECT_LE(plan.step_lower_bound_seconds, plan.seconds.step);
 }
 
-// Also where a plan for less memory is faster, its bounds are those of all the memory.
+// If the planner takes a faster plan for less memory, the bounds are still those of all the memory.
 TEST(Disk, AnyHostMemory_PlanIsBoundedByAllOfIt) {
   for (std::uint64_t host = 76; host <= 120; host += 4) {
     const HierarchyPlan plan = AllHostPlan(OnDisk(host * kMiB));
@@ -114,7 +114,7 @@ TEST(Disk, MoreHostMemory_IsNotSlowerAndEndsWithoutTheDisk) {
   for (std::uint64_t host = 76; host <= 140; host += 8) {
     const HierarchyPlan plan = AllHostPlan(OnDisk(host * kMiB));
     ASSERT_TRUE(plan.fits) << host;
-    // The disk plan is a heuristic where sizes differ: small steps back may happen.
+    // The disk plan is a heuristic where sizes differ, so the step may become slightly longer.
     EXPECT_LE(plan.seconds.step, step * 1.01) << host;
     EXPECT_EQ(plan.disk.used, host < 8 * 14 + 12);
     step = std::min(step, plan.seconds.step);
@@ -154,7 +154,7 @@ TEST(Disk, NoDiskAndTooLittleHost_OffersMoreHostOrADiskAndEitherHelps) {
 }
 
 TEST(Disk, HostTooSmallForActivations_RecomputesThem) {
-  // Offloading the activations would need 64 MiB of host more than there are beside the cache.
+  // Offloading the activations would need 64 MiB more of host memory than the cache leaves.
   HierarchyProblem problem = Chain({.layers = 32, .parameters = 1 << 18}, 32 * kMiB);
   problem.machine.host_bytes = 60 * kMiB;
   problem.machine.disk_read_bytes_per_second = 5e9;
@@ -169,7 +169,8 @@ TEST(Disk, HostTooSmallForActivations_RecomputesThem) {
 }
 
 TEST(Disk, HostShortOfDeviceStateToo_PrefersTheDevice) {
-  // Half the state fits on the device: what does not fit on the host goes there, not to disk.
+  // Half of the state fits on the device. State that does not fit on the host goes there, not to
+  // disk.
   HierarchyProblem problem = Chain({.layers = 8}, 120 * kMiB);
   problem.machine.host_bytes = 90 * kMiB;
   const HierarchyPlan plan = Make(problem);
@@ -179,7 +180,7 @@ TEST(Disk, HostShortOfDeviceStateToo_PrefersTheDevice) {
 }
 
 TEST(DiskLife, SeventyBillionParametersOnEightDrives_WearsAtRatedSpeedIn37StepsADay) {
-  // 12 B x 70e9 = 840 GB a step; eight drives of 3.84 TB rated for one write a day of 5 years.
+  // 12 B x 70e9 = 840 GB a step. Eight drives of 3.84 TB are rated for one write a day for 5 years.
   HierarchyPlan plan;
   plan.disk.used = true;
   plan.traffic.disk_written = 840'000'000'000;
@@ -192,7 +193,7 @@ TEST(DiskLife, SeventyBillionParametersOnEightDrives_WearsAtRatedSpeedIn37StepsA
   RateDiskLife(machine, plan);
   EXPECT_NEAR(plan.disk.life_days, 365 * 5, 1e-6);
   EXPECT_FALSE(plan.disk.wears_out_soon);
-  // As fast as 26 GB/s allow, 32 s a step, they last half a month or so.
+  // At the 26 GB/s that the drives allow, 32 s a step, they last about half a month.
   plan.seconds.step = 840 / 26.0;
   RateDiskLife(machine, plan);
   EXPECT_NEAR(plan.disk.life_days, 365 * 5 * kStepsPerDay / (86400 / plan.seconds.step), 1e-6);

@@ -33,7 +33,7 @@ std::size_t Count(const HierarchyPlan& plan, OptimizerPlace place) {
       std::count(plan.decisions.optimizer.begin(), plan.decisions.optimizer.end(), place));
 }
 
-// What must hold of any plan that fits.
+// Checks the properties of every plan that fits.
 void ExpectSound(const HierarchyProblem& problem, const HierarchyPlan& plan) {
   ASSERT_TRUE(plan.fits);
   EXPECT_TRUE(CheckPlan(plan.device_trace, plan.device_plan).ok());
@@ -132,7 +132,8 @@ TEST(MakeHierarchyPlan, AnyPolicyModeAndShortage_IsSoundOrSaysWhatHelps) {
   EXPECT_GT(on_disk, 1);
 }
 
-// Fills the device in order of index with whatever still fits and shortens the step: no prices.
+// Greedy filling takes the items in order of index, with any option that fits and shortens the
+// step.
 TEST(MakeHierarchyPlan, RandomProblems_NeverWorseThanGreedyFilling) {
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
     const HierarchyProblem problem = RandomProblem(5, seed);
@@ -208,7 +209,8 @@ TEST(MakeHierarchyPlan, FasterMachine_IsNeverSlower) {
   EXPECT_LE(plain, step([](Machine& m) { m.node_up_bytes_per_second = 3e9; }) * (1 + 1e-9));
 }
 
-// FreeBytes for gradients and staging but for little state, and updates the bottleneck.
+// The device has space for gradients and staging but little for state, and updates are the
+// bottleneck.
 HierarchyProblem UpdateBound(std::uint32_t ranks) {
   HierarchyProblem problem = Chain({.layers = 16, .activation_bytes = 0, .forward_seconds = 1e-4},
                                    (16 * 2 + 36 + 8) * kMiB);
@@ -234,7 +236,7 @@ TEST(MakeHierarchyPlan, EightGpus_StreamSomeOfTheState) {
 }
 
 TEST(MakeHierarchyPlan, UpdatesExposed_StateOfTheFirstNeededGoesToTheDevice) {
-  // The CPU needs longer than forward lasts; there is room for a few chunks' state.
+  // The CPU needs longer than forward lasts. There is space for the state of a few chunks.
   HierarchyProblem problem = Chain({.layers = 8, .activation_bytes = 0}, 80 * kMiB);
   problem.machine.host_memory_bytes_per_second = 20e9;
   problem.machine.up_bytes_per_second = 8e9;
@@ -258,8 +260,8 @@ TEST(MakeHierarchyPlan, UpdateDuringBackward_HidesWhatAfterBackwardIsExposed) {
 
 TEST(MakeHierarchyPlan, MarginRatio_BoundsTheStateOnTheDevice) {
   HierarchyProblem problem = Chain({.layers = 8}, 400 * kMiB);
-  // Least of the fullest moment: the used chunk, the activation it needs whole and 7 kept parts (or
-  // none if offloaded), and the workspace.
+  // The fullest moment needs at least the used chunk, its whole activation, 7 kept parts (or none
+  // if offloaded), and the workspace.
   for (const double ratio : {0.0, 0.1, 0.3}) {
     problem.options.gpu_margin_mem_ratio = ratio;
     const HierarchyPlan plan = Make(problem);
@@ -342,7 +344,7 @@ TEST(EvaluateDecisions, AllHost_MovesWeightsUpAndGradientsDownOnce) {
   ExpectSound(problem, plan);
   EXPECT_EQ(plan.traffic.weights_up, 4 * 2 * kMiB);
   EXPECT_EQ(plan.traffic.gradients_down, 4 * 2 * kMiB);
-  // Per parameter 2 x 12 + 2 of the kernel and 2 + 2 of the copies.
+  // Per parameter, the kernel moves 2 x 12 + 2 bytes and the copies 2 + 2.
   EXPECT_EQ(plan.traffic.host_memory, 4 * 30 * kMiB);
   EXPECT_EQ(plan.tier(Tier::kHost).peak, (4 * 14 + 12) * kMiB);
   EXPECT_NEAR(plan.busy(Resource::kCpuUpdate), 4 * 28.0 * kMiB / (0.8 * 400e9), 1e-12);

@@ -24,7 +24,7 @@ Machine Gpus(std::uint32_t count) {
   return machine;
 }
 
-// By the formula of machine.h.
+// The formula of machine.h.
 double StreamedUpdateRate(const Machine& machine, const UpdateTraffic& traffic) {
   const auto ranks = static_cast<double>(machine.ranks_on_node);
   return std::min({ranks * UpRate(machine) / traffic.state_bytes,

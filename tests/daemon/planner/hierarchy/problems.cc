@@ -103,7 +103,7 @@ HierarchyProblem RandomProblem(std::uint32_t layers, std::uint32_t seed) {
     everything += chunk.size_bytes + (item.state_bytes() + item.gradient_bytes) + activation.bytes;
     largest = std::max(largest, chunk.size_bytes);
   }
-  // Every second problem computes little, so that something else is critical.
+  // Every second problem computes little, so that another resource is critical.
   const double slowest = seed % 2 == 0 ? 3e-3 : 3e-4;
   for (MomentTrace& moment : problem.trace.moments) {
     moment.compute_seconds = draw.Real(slowest / 10, slowest);

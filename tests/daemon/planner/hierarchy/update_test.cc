@@ -51,7 +51,7 @@ TEST(FinishUpdates, StreamedJobs_WaitForABuffer) {
   job.cost.up = 1;
   job.cost.device = 1;
   job.cost.down = 10;
-  // Returned at 12, 22, 32, ...: the fourth goes up when the first is back.
+  // Buffers return at 12, 22, 32, ...: the fourth chunk goes up when the first buffer is back.
   const std::vector<double> finish = FinishUpdates(std::vector<UpdateJob>(5, job));
   EXPECT_EQ(finish, (std::vector<double>{2, 3, 4, 14, 24}));
 }
@@ -69,7 +69,8 @@ TEST(SmallestDeviceTail, RandomPipelines_IsTheSmallestThatSatisfiesTheRule) {
   int some = 0;
   for (int k = 0; k < 2000; ++k) {
     const std::vector<UpdateJob> jobs = RandomJobs(random, /*in_backward=*/true);
-    // By the words of the rule: all but the last n run through the pipeline, the device updates n.
+    // The rule word for word: all but the last n run through the pipeline, and the device updates
+    // n.
     std::size_t smallest = jobs.size();
     for (std::size_t n = 0; n < jobs.size() && smallest == jobs.size(); ++n) {
       double finish = -1e9;

@@ -73,10 +73,10 @@ TEST(PlanSvg, LineOfTheArena_IsAsFarUpAsItsBytes) {
     return std::stod(match[1]);
   };
   const double full = height_of_line(PlanSvg("", timeline));
-  // More than there is room for: the line is at half of the height.
+  // With more bytes than the arena has, the line is at half of the height.
   timeline.rows[3].bytes = {16, 0, 0, 0};
   const double half = height_of_line(PlanSvg("", timeline));
-  EXPECT_NEAR(half - full, 45, 0.2);  // of 90
+  EXPECT_NEAR(half - full, 45, 0.2);  // half of the 90 pixels
 }
 
 TEST(PlanSvg, AnyPlan_IsXmlThatNamesEveryStay) {

@@ -15,11 +15,11 @@
 namespace geminid::planner {
 namespace {
 
-// Of each moment: what is at which offset, as what, and whose.
+// For each moment: by offset, the chunk that lies there, and how the extent is occupied.
 using Cell = std::pair<ChunkIndex, Occupant>;
 using Arena = std::vector<std::map<std::uint64_t, Cell>>;
 
-// By the planner's residencies, which a timeline does not look at.
+// Built from the planner's residencies, which a timeline does not use.
 Arena ArenaOf(const Trace& trace, const Plan& plan) {
   const auto n = static_cast<std::int64_t>(trace.moments.size());
   Arena arena(trace.moments.size());
@@ -117,7 +117,8 @@ TEST(TimelineOf, AnyPlan_HasTheBytesOfEachMoment) {
 }
 
 TEST(TimelineOf, PlanOfTwoChunksInRoomForOne_IsAsWorkedOutByHand) {
-  // Forward a, b, backward b, a, of one byte each in an arena of two; drains of one moment.
+  // Forward uses a, b, and backward b, a, of one byte each in an arena of two. Drains last one
+  // moment.
   const Trace trace = ChainTrace(2, 1, 2, 2, /*trained=*/true);
   PlannerOptions options = TestOptions();
   const absl::StatusOr<Plan> plan = MakePlan(trace, options);
@@ -134,7 +135,7 @@ TEST(TimelineOf, PlanOfTwoChunksInRoomForOne_IsAsWorkedOutByHand) {
   EXPECT_GT(timeline.rows[3].down_bytes, 0u);
 }
 
-// Of what CheckPlan would refuse: no more than a wrong picture.
+// CheckPlan would refuse this plan. Its timeline is wrong, but does no harm.
 TEST(TimelineOf, PlanThatMakesNoSense_IsShownSomehow) {
   const Trace trace = ChainTrace(2, 1, 2, 2, true);
   Plan plan;

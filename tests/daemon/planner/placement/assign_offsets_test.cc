@@ -35,7 +35,7 @@ TEST(AssignOffsets, EqualSizesInAValley_PlanMovesTheExhaustiveLeast) {
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_TRUE(CheckPlan(trace, *plan).ok()) << CheckPlan(trace, *plan);
     ASSERT_EQ(plan->h2d_bytes, ExhaustiveLeastBytes(trace, true)) << "instance " << i;
-    std::uint64_t gradient_bytes = 0;  // leave once for each use that invalidates, in any plan
+    std::uint64_t gradient_bytes = 0;  // leave once for each invalidating use, in any plan
     for (const MomentTrace& moment : trace.moments) {
       for (const Use& use : moment.uses) gradient_bytes += use.invalidates ? 4u : 0u;
     }
@@ -46,8 +46,8 @@ TEST(AssignOffsets, EqualSizesInAValley_PlanMovesTheExhaustiveLeast) {
 }
 
 TEST(AssignOffsets, HillBetweenTwoLows_SplitsWhatNoFixedOffsetCanHold) {
-  // Capacities 1 2 2 1: chunk 0 lives over moments 0 to 2, chunk 1 over 1 to 3; both must lie at
-  // offset 0, but not at once.
+  // The capacities are 1 2 2 1. Chunk 0 lives from moment 0 to 2, chunk 1 from 1 to 3. Both must
+  // lie at offset 0, but not at the same time.
   Trace trace = ChainTrace(2, 1, 1, 1, false);
   trace.arena_bytes = 2;
   trace.moments = {{.uses = {{.chunk = 0}}, .workspace_bytes = 1},
@@ -104,7 +104,7 @@ TEST(AssignOffsets, UnequalSizes_StayNearTheBound) {
   double worst = 0;
   constexpr int kTraces = 100;
   for (int i = 0; i < kTraces; ++i) {
-    // A chain whose chunks differ by up to a factor of two, as layers do.
+    // A chain whose chunks differ by up to a factor of two, like layers.
     Trace trace = ChainTrace(60, 1024, 40, 20, /*trained=*/true);
     for (Chunk& chunk : trace.chunks) {
       chunk.size_bytes = Draw(random, 512, 1024);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kSpaceBytes = 400;
 
-// Disjoint extents with gaps between some, every fifth of them fixed.
+// Disjoint extents, some with gaps between them. Every fifth is fixed.
 std::vector<Taken> RandomExtents(std::mt19937_64& random) {
   std::vector<Taken> taken;
   std::int64_t at = static_cast<std::int64_t>(Draw(random, 0, 5));
@@ -70,7 +70,7 @@ TEST(CheapestWindow, AnyExtents_IsTheCheapestOfAllOffsets) {
   EXPECT_GT(found, 100);
 }
 
-// The same space as one flag per byte.
+// A model of the same space with one flag per byte.
 class Bytes {
  public:
   explicit Bytes(std::size_t size) : free_(size, true) {}
@@ -130,8 +130,8 @@ TEST(FreeSpace, AnySequence_FindsWhatAFlagPerByteFinds) {
   }
 }
 
-// Whatever a sweep splits or delays, what it says is placed does not overlap, lies below the
-// capacity, and still covers each use once.
+// Whatever a sweep splits or delays, the placed drafts do not overlap, lie below the capacity, and
+// cover each use once.
 TEST(AttemptPlacement, AnyTrace_PlacesWithoutOverlapAndLosesNoUse) {
   std::mt19937_64 random(53);
   int split = 0;

@@ -1,4 +1,4 @@
-// How long gradients keep their extents, against the rule carried out moment by moment.
+// Compares the drains of gradients with the rule, applied moment by moment.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -11,8 +11,9 @@
 namespace geminid::planner {
 namespace {
 
-// The uses, and how long each gradient was asked to drain: at most to the chunk's next use, and to
-// the end of the iteration where the optimizer changes the weights then.
+// The problem before any drain is shortened. Each gradient drains as long as the option asks: at
+// most to the chunk's next use, and at most to the end of the iteration if the optimizer changes
+// the weights then.
 Problem AsAsked(Problem problem, const PlannerOptions& options) {
   std::fill(problem.required_bytes.begin(), problem.required_bytes.end(), 0);
   const std::int64_t n = problem.num_moments;
@@ -37,7 +38,7 @@ struct Drain {
   std::int64_t End() const { return iteration_start + use->free_moment; }
 };
 
-// At each moment of two iterations all drains that last are looked at, the oldest first.
+// Checks at each moment of two iterations all drains that last, the oldest first.
 void DrainMomentByMoment(Problem& problem) {
   const std::int64_t n = problem.num_moments;
   const std::vector<std::int64_t> uses = problem.required_bytes;
@@ -94,8 +95,8 @@ TEST(Drains, OfRandomTraces_AreAsTheRuleMakesThem) {
   EXPECT_GT(cut, 100);
 }
 
-// Each drain begins and ends once in either of the two iterations that are walked, whatever number
-// of others last meanwhile.
+// Each drain begins and ends once in each of the two iterations, however many others last
+// meanwhile.
 TEST(Drains, ThatAllLast_TakeFourStepsEach) {
   constexpr int kLength = 1 << 15;
   const Trace trace = ChainTrace(kLength, 1, kLength + 1, kLength + 1, /*trained=*/true);

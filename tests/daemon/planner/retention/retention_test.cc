@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kInstances = 3000;
 
-// What is kept has room at each moment, in every iteration.
+// The retained chunks fit at each moment, in every iteration.
 void ExpectFits(const Problem& problem, const std::vector<std::int64_t>& free_bytes,
                 const Retention& retained) {
   std::vector<std::int64_t> kept(free_bytes.size(), 0);

@@ -5,7 +5,7 @@
 namespace geminid::planner {
 namespace {
 
-// Rates of nothing, half of the room and all of it.
+// A job with rates for none, half and all of the room.
 Contender Job(double half_rate, double seconds) {
   return {.rows = {{}, {{5, 5, 5}, half_rate, 0}, {{10, 10, 10}, 1, 1}}, .seconds = seconds};
 }
@@ -21,7 +21,8 @@ TEST(Foresee, OneAfterTheOther_AddsTheirTimes) {
   EXPECT_DOUBLE_EQ(future.mean_end, 25);
 }
 
-// Half each at 0.8: the first ends at 12.5, and the other has 20 left for all of the room.
+// Both have half of the room at rate 0.8. The first ends at 12.5, and the other has 20 left for all
+// of the room.
 TEST(Foresee, BesideEachOther_GivesTheRestToTheOneThatIsLeft) {
   const Contest contest = Of({Job(0.8, 10), Job(0.8, 30)});
   const Future future = Foresee(contest, {1, 1}, {Rule::Kind::kMarginal, 1});
@@ -31,7 +32,7 @@ TEST(Foresee, BesideEachOther_GivesTheRestToTheOneThatIsLeft) {
 
 TEST(Foresee, OfARunningJobThatIsMoved_AddsThePause) {
   Contest contest = Of({Job(0.8, 10), Job(0.8, 30)}, 4);
-  contest.jobs[1].now = 1;  // moved once, when the first has ended
+  contest.jobs[1].now = 1;  // moves once, when the first has ended
   const Future future = Foresee(contest, {1, 1}, {Rule::Kind::kMarginal, 1});
   EXPECT_DOUBLE_EQ(future.last_end, 36.5);
 }
@@ -41,12 +42,13 @@ TEST(Foresee, OfAJobThatNothingIsLeftFor_NeverEnds) {
   EXPECT_GT(Foresee(contest, {kWaits}, {}).last_end, 1e300);
 }
 
-// Side by side both ends are earlier than one after the other: 80 % for half of the room.
+// Half of the room gives 80 % of the rate, so both ends are earlier side by side than one after the
+// other.
 TEST(ChooseByForesight, OfJobsThatScaleBadly_PutsThemBesideEachOther) {
   EXPECT_EQ(ChooseByForesight(Of({Job(0.8, 20), Job(0.8, 20)}), 0), (Choice{1, 1}));
 }
 
-// One after the other, the first ends earlier and the last no later.
+// One after the other, the first ends earlier and the last no later than side by side.
 TEST(ChooseByForesight, OfJobsThatScale_PutsTheShortOneFirst) {
   EXPECT_EQ(ChooseByForesight(Of({Job(0.5, 30), Job(0.5, 10)}), 0), (Choice{kWaits, 2}));
 }
@@ -56,7 +58,7 @@ TEST(ChooseByForesight, OfARunningJobWithLittleToGain_KeepsWhatItHas) {
   contest.jobs[0].now = 1;
   EXPECT_EQ(ChooseByForesight(contest, 0.05), (Choice{1}));
   EXPECT_EQ(ChooseByForesight(contest, 0.01), (Choice{2}));
-  contest.move_seconds = 1;  // more than there is to gain
+  contest.move_seconds = 1;  // more than any gain
   EXPECT_EQ(ChooseByForesight(contest, 0), (Choice{1}));
 }
 
@@ -74,7 +76,7 @@ TEST(Choose, OfAnyRule_NeverGoesBelowTheLeast) {
   contest.jobs[0].least = 1;
   for (const Rule& rule : kRules) {
     EXPECT_GE(Choose(contest, rule, {30, 10}, Pins::kPassed)[0], 1u);
-    // A job that has ended needs nothing.
+    // A job that has ended gets nothing.
     EXPECT_EQ(Choose(contest, rule, {0, 10}, Pins::kPassed), (Choice{kWaits, 2}));
   }
 }

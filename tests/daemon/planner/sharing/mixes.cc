@@ -23,13 +23,13 @@ class Random {
   std::uint64_t drawn_ = 0;
 };
 
-// Ranks scale with ranks^`scaling`. Below its whole memory a job moves chunks over the link, at a
-// cost that the link's share decides. One job in four has a step in its goodput: below a rank count
-// it is three times as slow as the curve says, which is not concave.
+// Goodput grows with ranks^`scaling`. A job below its whole memory moves chunks over the link, and
+// its share of the link decides the cost. One job in four has a jump in its goodput: below some
+// number of ranks it is three times slower than the curve, which is not concave.
 std::vector<GoodputRow> MakeRows(Random& random) {
   const double scaling = random.Between(0.4, 1);
   const double whole_gib = random.Between(10, 75);    // a rank's whole memory
-  const double link_need = random.Between(0.1, 1.5);  // of moving, beside computing
+  const double link_need = random.Between(0.1, 1.5);  // of moving chunks, beside computation
   const bool has_step = random.Below(4) == 0;
   const std::uint64_t step_ranks = has_step ? 2 : 0;
   std::vector<GoodputRow> rows;
@@ -59,7 +59,7 @@ Mix MakeMix(std::uint64_t seed, const MixOptions& options) {
     SharingJob job = {.id = j + 1, .rows = MakeRows(random), .since = came};
     double best = 0;
     for (const GoodputRow& row : job.rows) best = std::max(best, row.goodput);
-    // Ten minutes to some hours at its best row.
+    // Ten minutes to some hours at the job's best row.
     const double seconds = 600 * std::exp(random.Between(0, 3));
     job.remaining = best * seconds;
     if (!options.together) came += seconds * random.Between(0, 0.8);

@@ -10,18 +10,18 @@
 namespace geminid::planner {
 
 inline constexpr std::uint64_t kGiB = 1ull << 30;
-// Eight devices of 80 GiB, and links of 400 GB a second together.
+// Eight devices of 80 GiB, whose links have 400 GB a second together.
 inline constexpr Share kNode = {640 * kGiB, 8, 400'000'000'000};
 
-// A job as it comes: its rows, its work as `remaining`, and when, as `since`.
+// Jobs with their rows, their work as `remaining`, and their time of arrival as `since`.
 struct Mix {
-  std::vector<SharingJob> jobs;  // in the order in which they come
+  std::vector<SharingJob> jobs;  // in the order of arrival
 };
 
 struct MixOptions {
   std::size_t least_jobs = 2;
   std::size_t most_jobs = 6;
-  bool together = false;  // all come at 0; else over about the time of their work
+  bool together = false;  // all arrive at 0; false: over about the time of their work
   bool ranked = false;    // with priorities and guarantees
 };
 

@@ -1,5 +1,5 @@
-// Random mixes of jobs, run to their ends by ShareByGoodput and beside it by other policies.
-// With GEMINID_TESTS_LONG=1: a hundred thousand mixes, and the table of the page.
+// Random mixes of jobs, run to their ends by ShareByGoodput and by other policies. With
+// GEMINID_TESTS_LONG=1: a hundred thousand mixes, and the table of the page.
 #include "tests/daemon/planner/sharing/mixes.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr SharingSettings kSettings;
 
-// Of one policy, each time beside the best of its mix.
+// Results of one policy, each relative to the best policy of its mix.
 struct Ratios {
   std::string name;
   std::vector<double> makespan{};
@@ -99,7 +99,7 @@ TEST(ShareByGoodput, OfSmallMixes_EndsWithinFivePercentOfAnExhaustiveSearch) {
   EXPECT_LE(Mean(table[0].completion), 1.05);
 }
 
-// What must hold of every answer.
+// Checks the properties of every answer.
 class Rules {
  public:
   void operator()(std::span<const SharingJob> jobs, double now, const Answer& answer) {
@@ -132,7 +132,7 @@ class Rules {
   std::size_t changes() const { return changes_; }
 
  private:
-  // Each step fits, and the last one ends where the answer is.
+  // Each step fits, and the last one reaches the answer.
   static void FollowMoves(std::span<const SharingJob> jobs, const Answer& answer) {
     std::vector<std::optional<std::size_t>> rows;
     for (const SharingJob& job : jobs) rows.push_back(job.row);

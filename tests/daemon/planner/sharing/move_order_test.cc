@@ -11,7 +11,7 @@ using Rows = std::vector<std::optional<std::size_t>>;
 
 constexpr Share kNode = {10, 10, 10};
 
-// Rows of (memory, ranks): all memory and one rank, or the other way round, or a little of both.
+// Rows of (memory, ranks): all memory and one rank, one of memory and all ranks, or one of both.
 SharingJob Swapping(std::size_t row) {
   SharingJob job = {.rows = {{{9, 1, 0}, 1}, {{1, 9, 0}, 1}, {{1, 1, 0}, 1}}};
   job.row = row;

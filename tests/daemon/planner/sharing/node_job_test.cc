@@ -1,4 +1,4 @@
-// What a job says of itself may be anything.
+// A job's report may have any values.
 #include "daemon/planner/sharing/node_job.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ TEST(UsableRows, OfWhatCannotBe_AreLeftOut) {
   EXPECT_EQ(rows[0].share.ranks, 2u);
 }
 
-// It would be given the memory of others.
+// Otherwise the job would get the memory of others.
 TEST(UsableRows, OfLessMemoryThanARankHas_HaveWhatARankHas) {
   const NodeJob job = TwoRanks({{1, 0, 10}, {2, 0, 19}, {4, 1, 30}});
   const std::vector<GoodputRow> rows = UsableRows(job);

@@ -1,4 +1,4 @@
-// Jobs of a node that are asked for other numbers of ranks, on a clock of the test's own.
+// Requests to jobs of a node for other numbers of ranks, on a clock of the test's own.
 #include "daemon/planner/sharing/node_sharing.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ constexpr double kInterval = 60;
 constexpr SharingSettings kSettings = {.least_seconds = kInterval, .least_gain = 0.05};
 constexpr Share kEight = {.memory_bytes = 8 * kRankBytes, .ranks = 8};
 
-// A job whose step is serial to some part, with 1 to `most` ranks.
+// A job with 1 to `most` ranks. The fraction `serial` of its step does not scale.
 NodeJob Job(const std::string& name, uint64_t ranks, uint64_t most, double serial = 0.1) {
   NodeJob job;
   job.key = {"uid:7", name};
@@ -48,7 +48,7 @@ class Node : public ::testing::Test {
     std::erase_if(jobs_, [&](const NodeJob& job) { return job.key.job == name; });
   }
 
-  // Looks five times a second. Requests are done at once, unless the job refuses.
+  // Calls Next five times a second. A job fulfils a request at once, unless it refuses.
   void RunFor(double seconds) {
     for (const double end = now_ + seconds; now_ < end; now_ += 0.2) {
       const auto request = sharing_.Next(room_, jobs_, now_);
@@ -75,7 +75,7 @@ class Node : public ::testing::Test {
       before += job.ranks;
       if (job.ranks > 0) bytes += job.memory_bytes;
     }
-    // A request for fewer may leave too many for the next one.
+    // After a request for fewer ranks, other requests for fewer may still be due.
     if (asked_.back().request.to > asked_.back().request.from) {
       EXPECT_LE(before, room_.ranks);
       EXPECT_LE(bytes, room_.memory_bytes);
@@ -112,7 +112,7 @@ TEST_F(Node, WithAJobThatMoreRanksMakeSlower_LeavesItAlone) {
   EXPECT_THAT(asked_, IsEmpty());
 }
 
-// The job has said so only since it has them.
+// The job reports the lower goodput only since it has those ranks.
 TEST_F(Node, WithRanksThatMadeAJobSlower_TakesThemBackAndDoesNotTryAgain) {
   jobs_ = {Job("a", 1, 2)};
   RunFor(2 * kInterval);
@@ -249,7 +249,7 @@ TEST_F(Node, WhereAJobWaitsForMoreThanThereCanBe_TakesNothingFromOthersForIt) {
   EXPECT_THAT(asked_, IsEmpty()) << "one rank of a stays in any case";
 }
 
-// While a has no ranks the queue would admit w, and a would wait for its end.
+// While job a has no ranks, the queue would admit w, and a would wait for its end.
 TEST_F(Node, WhereAJobWaitsThatWouldFitDuringAChange_DoesNotGrowAnother) {
   jobs_ = {Job("a", 1, 8)};
   NodeJob waits;
@@ -311,15 +311,15 @@ TEST_F(Node, WithMoreRanksThanItHasRoomFor_TakesThemFromTheLowestPriority) {
   RunFor(4 * kInterval);
   EXPECT_EQ(JobOf("a").ranks, 1u);
   EXPECT_EQ(JobOf("b").ranks, 1u);
-  room_.ranks = 0;  // jobs with a fixed number took all
+  room_.ranks = 0;  // jobs with a fixed number of ranks have them all
   RunFor(4 * kInterval);
   EXPECT_THAT(asked_, SizeIs(2)) << "nobody has less than its least";
 }
 
-// --- what users of others' schedulers met
-// ----------------------------------------------------------
+// --- experiences with other schedulers
+// --------------------------------------------------------------
 
-// Measured steps are never alike; ranks that come and go with them cost more than they bring.
+// Measured steps always differ. Ranks that change with the noise cost more than they gain.
 TEST_F(Node, WithAJobThatSaysItNeverEnds_ChangesNothingForALittle) {
   jobs_ = {Job("a", 1, 2)};
   jobs_[0].rows[0].goodput = 1e-9;
@@ -329,7 +329,7 @@ TEST_F(Node, WithAJobThatSaysItNeverEnds_ChangesNothingForALittle) {
   EXPECT_THAT(asked_, IsEmpty());
 }
 
-// Its name is that of another job then.
+// The name then belongs to another job.
 TEST_F(Node, OfWhichAJobThatRefusedHasEnded_AsksTheNextOneOfTheName) {
   jobs_ = {Job("a", 1, 4)};
   refuses_ = "a";
@@ -350,7 +350,7 @@ TEST_F(Node, WithReportsThatFluctuate_DoesNotFlap) {
   const size_t settled = asked_.size();
   for (int minute = 0; minute < 240; ++minute) {
     for (size_t j = 0; j < jobs_.size(); ++j) {
-      // What it measures is that of the number that it has; the others follow from it.
+      // The job measures the row of its own number. The other rows follow from it.
       for (size_t r = 0; r < jobs_[j].rows.size(); ++r) {
         const double factor = jobs_[j].rows[r].ranks == jobs_[j].ranks ? noise(random) : 1;
         jobs_[j].rows[r].goodput = truth[j].rows[r].goodput * factor;
@@ -361,7 +361,7 @@ TEST_F(Node, WithReportsThatFluctuate_DoesNotFlap) {
   EXPECT_LE(asked_.size() - settled, 40u) << "in four hours of three jobs";
 }
 
-// Each job that comes takes from the others once, not once for each look.
+// A job that arrives takes from the others once, not once for each decision.
 TEST_F(Node, ToWhichManyJobsCome_ChangesEachAFewTimes) {
   room_ = {.memory_bytes = 64 * kRankBytes, .ranks = 16};
   for (int i = 0; i < 8; ++i) {
@@ -380,7 +380,7 @@ TEST_F(Node, ToWhichManyJobsCome_ChangesEachAFewTimes) {
   EXPECT_EQ(asked_.size(), settled) << "nothing has changed since";
 }
 
-// Whatever jobs say and do, nobody has less than its least, and nobody gets what is not there.
+// Whatever jobs report and do, no job has less than its least, and none gets more than exists.
 TEST_F(Node, OfRandomJobs_NeverPassesItsBounds) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);

@@ -16,7 +16,7 @@ constexpr SharingSettings kSettings = {.least_seconds = 60, .least_gain = 0.02, 
 
 Share All(std::uint64_t amount) { return {amount, amount, amount}; }
 
-// Rows of 1 to 10 of everything, with the goodput amount^power.
+// A job with rows of 1 to 10 of each resource. The goodput is amount^power.
 SharingJob JobOf(double power, double remaining) {
   SharingJob job = {.id = 1, .remaining = remaining};
   for (std::uint64_t amount = 1; amount <= 10; ++amount) {
@@ -47,7 +47,7 @@ TEST(ShareByGoodput, OfEqualJobsThatScaleBadly_GivesBothAboutHalf) {
   EXPECT_NEAR(static_cast<double>(*decision.rows[0]), 4, 1);
 }
 
-// One job alone is as fast with a part of the node: the rest is worth more to the other.
+// One job is as fast with a part of the node as with all of it: the other gains from the rest.
 TEST(ShareByGoodput, OfAJobThatGainsNothing_GivesTheRestToTheOther) {
   SharingJob flat = JobOf(1, 1000);
   for (GoodputRow& row : flat.rows) row.goodput = std::min(row.goodput, 2.0);
@@ -115,7 +115,7 @@ TEST(ShareByGoodput, WithinTheInterval_LeavesARowAsItIs) {
   const SharingDecision later = Decide(jobs, 1010);
   EXPECT_LT(*later.rows[0], 9u);
   EXPECT_NE(later.rows[1], std::nullopt);
-  // What one gives up comes before what the other gets.
+  // The move that frees amounts comes before the move that takes them.
   ASSERT_EQ(later.moves.size(), 2u);
   EXPECT_EQ(later.moves[0].job, 0u);
 }
@@ -131,12 +131,13 @@ TEST(ShareByGoodput, OfAGuaranteeWithinTheInterval_GivesItAtOnce) {
 }
 
 TEST(ShareByGoodput, ForASmallGain_ChangesNothing) {
-  // Four and six of ten: five each would end a trifle earlier, and cost two moves.
+  // They have four and six of ten. With five each they would end a trifle earlier, at the cost of
+  // two moves.
   std::vector<SharingJob> jobs = {JobOf(0.3, 1000), JobOf(0.3, 1000)};
   jobs[0].row = 3;
   jobs[1].row = 5;
   EXPECT_TRUE(Decide(jobs).moves.empty());
-  // Nine and one of ten are another matter, for jobs that scale.
+  // For jobs that scale, nine and one of ten are worth a change.
   jobs = {JobOf(0.8, 10'000), JobOf(0.8, 10'000)};
   jobs[0].row = 0;
   jobs[1].row = 0;

@@ -26,7 +26,7 @@ std::optional<std::size_t> BestRow(const SharingJob& job, const Amounts& room) {
   return best;
 }
 
-// The state of a search.
+// A node of the search.
 struct Point {
   std::vector<double> left;
   std::vector<std::optional<std::size_t>> rows;
@@ -159,7 +159,7 @@ Outcome Simulate(const Mix& mix, double move_seconds, const Policy& policy, cons
         until = std::min(until, std::max(now, running[j].pause_until) + *there[j].remaining / rate);
       }
     }
-    if (until == kNever) return {kNever, kNever, outcome.changes};  // somebody waits for ever
+    if (until == kNever) return {kNever, kNever, outcome.changes};  // some job waits for ever
     for (std::size_t j = 0; j < there.size();) {
       const double begins = std::max(now, running[j].pause_until);
       *there[j].remaining -= std::max(until - begins, 0.0) * RateOf(there[j]);

@@ -1,5 +1,5 @@
-// Runs a mix of jobs to its end on a clock of its own, by a policy that is asked whenever a job
-// comes or ends, or the policy said when to ask again.
+// Runs a mix of jobs to its end on a clock of its own. The policy is called whenever a job comes or
+// ends, or when the policy asked to be called again.
 #ifndef GEMINID_TESTS_DAEMON_PLANNER_SHARING_SIMULATION_H_
 #define GEMINID_TESTS_DAEMON_PLANNER_SHARING_SIMULATION_H_
 
@@ -20,30 +20,30 @@ struct Answer {
   std::optional<double> ask_again{};
   std::vector<Move> moves{};  // of ShareByGoodput
 };
-// Of the jobs that are there.
+// Called with the jobs that are present.
 using Policy = std::function<Answer(std::span<const SharingJob> jobs, double now)>;
-// Sees every answer beside what the jobs had before.
+// Called with every answer and the jobs' rows before it.
 using Watch = std::function<void(std::span<const SharingJob> jobs, double now, const Answer&)>;
 
 struct Outcome {
   double makespan = 0;
-  double mean_completion = 0;  // from coming to ending
+  double mean_completion = 0;  // from arrival to end
   std::size_t changes = 0;     // of rows of running jobs
 };
 
 Outcome Simulate(const Mix& mix, double move_seconds, const Policy& policy,
                  const Watch& watch = nullptr);
 
-// By ShareByGoodput, which is told how much work is left of each job, or is not.
+// ShareByGoodput. The remaining work of each job is known to it only with `work_known`.
 Policy ByGoodput(const SharingSettings& settings, bool work_known = true);
-// In the order in which jobs came: the first gets its best row that fits, and keeps it to its end.
-// One that does not fit holds up those behind it.
+// Serves jobs in the order of arrival. The first gets its best row that fits, and keeps it to its
+// end. A job that does not fit delays those behind it.
 Policy Fifo();
-// An equal part of the node for each job that is there; of it, the job's best row.
+// Each job that is present gets an equal part of the node, and of it the job's best row.
 Policy EqualShares();
 
-// The least of each, of all ways to choose rows whenever a job ends, for jobs that all come at 0.
-// The two may be of different ways.
+// The least makespan and the least mean completion over all ways to choose rows whenever a job
+// ends. All jobs come at 0. The two values may belong to different ways.
 struct Least {
   double makespan = 0;
   double mean_completion = 0;

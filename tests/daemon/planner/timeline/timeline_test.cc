@@ -10,7 +10,7 @@
 namespace geminid::planner {
 namespace {
 
-// `length` chunks of one byte, used once each in turn; one byte takes `load_seconds` to load.
+// `length` chunks of one byte, each used once in turn. One byte takes `load_seconds` to load.
 Trace Stream(int length, int slots, double load_seconds, double compute_seconds) {
   Trace trace;
   trace.arena_bytes = static_cast<std::uint64_t>(slots);
@@ -95,7 +95,7 @@ TEST(Schedule, WeightsThatDoNotChange_AreLoadedAheadOverTheBoundary) {
 }
 
 TEST(Schedule, GradientsOnASlowLink_AreWaitedFor) {
-  // One slot, no time to drain: each gradient of 3 ms must leave before the next load of 1 ms.
+  // One slot and no time to drain: each gradient of 3 ms must leave before the next load of 1 ms.
   Trace trace = Stream(10, 1, 1e-3, 4e-3);
   trace.link.d2h_bytes_per_second = 1 / 3e-3;
   for (Chunk& chunk : trace.chunks) chunk.gradient_bytes = 1;
@@ -108,8 +108,8 @@ TEST(Schedule, GradientsOnASlowLink_AreWaitedFor) {
 }
 
 TEST(Schedule, ReserveForLoadingAhead_BuysTimeWithBytes) {
-  // Three chunks are used in turn, with three others between any two uses. Four slots hold the
-  // three and one more, so that none is left to load ahead while one of the others is in use.
+  // Three chunks are used in turn, with three other chunks between any two uses. Four slots hold
+  // the three and one more. So no slot is left to load ahead while another chunk is in use.
   Trace trace = Stream(33, 4, 1e-3, 4e-3);
   for (std::size_t t = 0; t < trace.moments.size(); t += 4) {
     trace.moments[t].uses[0].chunk = static_cast<ChunkIndex>(t % 12);
@@ -120,8 +120,8 @@ TEST(Schedule, ReserveForLoadingAhead_BuysTimeWithBytes) {
   options.objective = Objective::kStepTime;
   const Plan fastest = Planned(trace, options);
   EXPECT_EQ(fewest_bytes.h2d_bytes, 3u + 24u);
-  // All three are held from moment 8 to 24: two waits between any two of their uses, and the first
-  // load.
+  // All three are held from moment 8 to 24. There are two waits between any two of their uses, and
+  // the first load.
   EXPECT_EQ(fewest_bytes.stalls.size(), 9u);
   EXPECT_GT(fastest.h2d_bytes, fewest_bytes.h2d_bytes);
   EXPECT_EQ(fastest.stalls.size(), 1u);  // the first load of the iteration
@@ -136,7 +136,8 @@ TEST(Schedule, Loads_AreIssuedByDeadline) {
   }
 }
 
-// A third of a second is no binary fraction: the sums of two equal iterations round differently.
+// A third of a second is not a binary fraction, so the sums of two equal iterations round
+// differently.
 TEST(PredictStep, IterationsThatDifferOnlyByRounding_EndAfterTwo) {
   const Trace trace = Stream(7, 2, 0.1 / 3, 1.0 / 3);
   const absl::StatusOr<Problem> problem = BuildProblem(trace, TestOptions());

@@ -1,6 +1,5 @@
-// A client as a process of its own: attaches to argv[1], asks for an arena of
-// argv[2] bytes, keeps its slabs, says "ready" or why not, and waits to be
-// killed.
+// A client in a process of its own. Attaches to argv[1], asks for an arena of argv[2] bytes, holds
+// its slabs, prints "ready" or the reason of a failure, and waits to be killed.
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 

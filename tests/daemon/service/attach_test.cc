@@ -1,4 +1,4 @@
-// The attach socket as a client sees it.
+// The attach socket from a client's point of view.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -122,7 +122,8 @@ TEST_F(Attach, ClientOfTheNextRelease_IsWelcomedInThisVersion) {
   EXPECT_EQ(welcome.protocol_version, shm::kProtocolVersion);
 }
 
-// What the first release sent and could read: 160 bytes, and a refusal of 448 with its text at 64.
+// The hello of the first release, 160 bytes, and the refusal that it reads: 448 bytes with the text
+// at 64.
 TEST_F(Attach, ClientOfVersionOne_CanReadWhyItIsRefused) {
   std::array<std::byte, 160> old = {};
   const std::array<uint32_t, 3> prefix = {shm::kHelloMagic, 1, 1};
@@ -143,7 +144,7 @@ TEST_F(Attach, ShortLongAndGarbage_AreRefused) {
   std::array<std::byte, 100000> garbage;
   garbage.fill(std::byte{0xa5});
   Refusal(garbage);
-  // And the daemon still serves.
+  // The daemon still serves.
   EXPECT_TRUE(RawClient::Attach(env_.socket()).ok());
 }
 
@@ -153,13 +154,13 @@ TEST_F(Attach, HelloWithDescriptors_IsRefused) {
   const std::array<int, 2> fds = {0, 1};
   const absl::Status sent = os::SendMessage(fd, Bytes(hello), fds);
   EXPECT_EQ(sent.ok(), !os::RefusesDescriptors()) << sent;
-  if (!sent.ok()) return;  // the kernel has refused it
+  if (!sent.ok()) return;  // the kernel refuses it
   const RawMessage answer = Receive(fd);
   ASSERT_EQ(answer.bytes.size(), sizeof(shm::Welcome));
   EXPECT_TRUE(answer.fds.empty());
 }
 
-// To close a socket that lingers takes as long as its owner has said.
+// Closing a socket that lingers takes as long as its owner has set.
 TEST_F(Attach, DescriptorThatTakesLongToClose_HangsNobody) {
   if (!os::RefusesDescriptors())
     GTEST_SKIP() << "needs Linux 6.16: docs/security.md says what else";
@@ -186,7 +187,7 @@ TEST_F(Attach, ManySilentConnections_DoNotKeepOthersOut) {
   EXPECT_THAT(welcome.error, HasSubstr("say hello at once"));
 }
 
-// The rate is one that the busiest machine exceeds.
+// A busy machine exceeds this rate.
 TEST_F(Attach, TenantThatAttachesWithoutPause_IsToldItsRate) {
   env_.Stop();
   DaemonEnvOptions options;
@@ -235,8 +236,7 @@ TEST_F(Attach, Stop_TellsTheClients) {
   EXPECT_NE(::access(absl::StrCat(env_.socket(), shm::kAttachSuffix).c_str(), F_OK), 0);
 }
 
-// --- the socket's path
-// -----------------------------------------------------------------------------
+// --- the socket's path ---------------------------------------------------------------------------
 
 config::Settings SettingsFor(const std::string& socket) {
   absl::StatusOr<config::Settings> settings =

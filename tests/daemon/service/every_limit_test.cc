@@ -1,5 +1,5 @@
-// Every limit of a tenant: what goes beyond it is told which limit it was, whose, and how to raise
-// it, and is counted.
+// Every limit of a tenant. A client that exceeds a limit is told its name, its tenant and how to
+// raise it. The refusal is counted.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -34,12 +34,12 @@ using ::testing::HasSubstr;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr char kTenant[] = "uid:77";
 
-// A daemon that takes everybody for kTenant, and a memory of what it said.
+// A daemon that takes every client for kTenant, and a record of its messages.
 class World {
  public:
   explicit World(DaemonEnvOptions options) {
     options.log_level = "warning";
-    // The operator, who always gets in, unless a case makes it somebody else.
+    // The caller is the operator, who is always admitted, unless a case changes it.
     options.identify = [this](const os::Peer&) {
       const char* const name = tenant.load();
       return Identity{name, name == std::string_view(kTenant)};
@@ -59,7 +59,7 @@ class World {
       Say(std::string(client.status().message()));
     }
   }
-  // An attach connection that says `hello`, if at all, and reads nothing.
+  // Opens an attach connection that reads nothing, and sends a hello if `hello`.
   void Connect(bool hello) {
     absl::StatusOr<base::UniqueFd> fd =
         os::ConnectSeqpacket(absl::StrCat(env.socket(), shm::kAttachSuffix));
@@ -122,7 +122,7 @@ class World {
             ->Admit(&context, request, &response)
             .error_message());
   }
-  // Begins a call whose message never comes.
+  // Begins a call whose message never arrives.
   void Hang(const std::string& path, bool with_token) {
     Hanging& call = *hanging.emplace_back(std::make_unique<Hanging>());
     if (with_token) clients[0]->Authenticate(&call.context);
@@ -136,7 +136,7 @@ class World {
   }
 
   void Say(const std::string& words) { said += words + "\n"; }
-  // All that it said, to clients and in its log.
+  // All messages that the daemon sent to clients and wrote to its log.
   std::string Words() {
     hanging.clear();
     clients.clear();
@@ -185,7 +185,8 @@ class World {
 struct Case {
   std::string limit;
   std::function<void(DaemonEnvOptions*)> configure;
-  std::function<void(World*)> exceed;  // some of it; called until the limit has been counted
+  // Exceeds the limit a little; called until the limit has been counted.
+  std::function<void(World*)> exceed;
 };
 
 std::vector<Case> Cases() {
@@ -248,7 +249,7 @@ std::vector<Case> Cases() {
          world->tenant.store("uid:78");
          const absl::StatusOr<base::UniqueFd> fd =
              os::ConnectUnix(SOCK_STREAM, world->env.socket());
-         // Its end: until then the daemon may not have asked whose it is.
+         // Waits for its end. Before it the daemon may not have asked for the identity.
          if (fd.ok()) (void)geminid::testing::Receive(*fd);
          world->tenant.store(kTenant);
        }},
@@ -296,7 +297,7 @@ TEST_P(EachLimit, Exceeded_SaysItsNameWhoseItIsAndHowToRaiseItAndIsCounted) {
   const std::string labels =
       absl::StrCat("geminid_limit_refused_total{limit=\"", limit.limit, "\",tenant=\"uid:7");
   EXPECT_THAT(page, HasSubstr(labels));
-  // The next line says what was left out: let it come at once.
+  // The next line names the lines that were left out: the rate lets it pass at once.
   options.shares.log_lines_per_second = 1'000'000;
   if (limit.limit == config::kLogRate.key) world.env.daemon().hub().limits().Set(options.shares);
   for (int i = 0; i < 3; ++i) limit.exceed(&world);

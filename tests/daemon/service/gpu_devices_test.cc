@@ -39,21 +39,21 @@ using ::testing::HasSubstr;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGpuBytes = 100 * kMiB;
 
-// Soon again, and never given up.
+// Agents restart soon, and are never given up.
 constexpr agent::SupervisionOptions kSoonAgain = {
     .health_period = core::Duration::Milliseconds(20),
     .first_pause = core::Duration::Milliseconds(1),
     .longest_pause = core::Duration::Milliseconds(1),
     .most_ends = 1000000};
 
-// For an agent that hangs. One that only waits for a processor can be taken for hung, too.
+// Gives up an agent that hangs. It may also give up an agent that waits for a processor.
 constexpr agent::SupervisionOptions Impatient() {
   agent::SupervisionOptions options = kSoonAgain;
   options.answer_patience = core::Duration::Milliseconds(300);
   return options;
 }
 
-// Until it is so: what never is hangs the test.
+// Waits until the condition holds. A condition that never holds hangs the test.
 template <typename Condition>
 void Await(Condition condition) {
   while (!condition()) std::this_thread::yield();
@@ -81,7 +81,7 @@ class Holder {
   Holder(const Holder&) = delete;
   Holder& operator=(const Holder&) = delete;
 
-  // "ready", or why it has no arena.
+  // Returns "ready", or the reason why the client has no arena.
   std::string Says() const {
     std::string line;
     char c = 0;
@@ -166,13 +166,13 @@ class GpuDevices : public ::testing::Test {
   void AwaitServing() {
     Await([this] { return Gpu().agent() == "serving"; });
   }
-  // Of the books.
+  // Free bytes of the device by the ledger.
   uint64_t FreeBytes(uint32_t device) {
     return env_.daemon().hub().Inspect([&](const core::Engine& engine, const auto&) {
       return engine.ledger().Totals(core::DeviceAccount(shm::DeviceIndex{device})).free_bytes;
     });
   }
-  // Whether all of a new arena holds `byte`, for the tenant of now.
+  // Whether a new arena of the present tenant holds `byte` everywhere.
   bool ArenaIsAll(std::byte byte) {
     const auto client = Attach(0);
     EXPECT_TRUE(CreateArena(*client, 4 * kMiB).ok());
@@ -206,7 +206,7 @@ TEST_F(GpuDevices, AllGpus_AreDevicesOfNineTenthsWithTheirUuid) {
   EXPECT_EQ(client->welcome().device.granularity_bytes, 2 * kMiB);
 }
 
-// GPU 0 is divided into two, of 50 MiB each.
+// GPU 0 is divided into two instances of 50 MiB each.
 class GpuDevicesOfInstances : public GpuDevices {
  protected:
   GpuDevicesOfInstances() : GpuDevices(/*instances=*/2) {}
@@ -219,11 +219,11 @@ TEST_F(GpuDevicesOfInstances, EachInstance_IsADeviceWithMemoryOfItsOwn) {
   EXPECT_EQ("MIG-" + status.devices(0).uuid(), gpu_double::InstanceUuidOf(0));
   EXPECT_EQ("MIG-" + status.devices(1).uuid(), gpu_double::InstanceUuidOf(1));
   EXPECT_EQ("GPU-" + status.devices(2).uuid(), gpu_double::UuidOf(1));
-  EXPECT_EQ(status.devices(1).capacity_bytes(), 44 * kMiB);  // nine tenths, in whole pieces
+  EXPECT_EQ(status.devices(1).capacity_bytes(), 44 * kMiB);  // nine tenths, in whole granules
   EXPECT_EQ(status.devices(2).capacity_bytes(), 90 * kMiB);
   const auto client = Attach(1);
   ASSERT_TRUE(CreateArena(*client, 40 * kMiB).ok());
-  EXPECT_EQ(node_.used_bytes(2), 0u);  // as the double counts: GPUs, then instances
+  EXPECT_EQ(node_.used_bytes(2), 0u);  // the double's devices: GPUs, then instances
   EXPECT_EQ(node_.used_bytes(3), 40 * kMiB);
   const auto other = Attach(0);
   EXPECT_TRUE(CreateArena(*other, 40 * kMiB).ok());
@@ -253,8 +253,7 @@ TEST_F(GpuDevices, Arena_IsSlabsOfTheGpuAndComesBack) {
   std::memcpy(&memory, slab.bytes.data(), sizeof(memory));
   EXPECT_EQ(memory.type, shm::MemoryType::kDeviceSlab);
   EXPECT_EQ(memory.bytes, 32 * kMiB);
-  // What the client keeps of it is its own affair once it has said that it is
-  // done.
+  // A client that has reported the release may still hold descriptors; the daemon does not care.
   slab.fds.clear();
   ASSERT_TRUE(ReleaseArena(*client).ok());
   Await([this] { return node_.used_bytes(0) == 0 && FreeBytes(1) == 80 * kMiB; });

@@ -1,4 +1,5 @@
-// Several jobs at one daemon, as clients without the library see it: admission, its end, draining.
+// Several jobs at one daemon, with clients without the library: admission, the end of jobs,
+// draining.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -62,7 +63,7 @@ class Jobs : public ::testing::Test {
     return v1::SessionService::NewStub(client.channel())->Admit(&context, request, &standing_);
   }
 
-  // The end of another client is seen later than it happens.
+  // The daemon sees the end of another client with a delay.
   void AskUntilAdmitted(RawClient& client, const v1::AdmitRequest& request) {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     do {
@@ -78,7 +79,7 @@ class Jobs : public ::testing::Test {
     client.Authenticate(&context);
     const grpc::Status status =
         v1::SessionService::NewStub(client.channel())->CreateArena(&context, request, &response);
-    // So that a client knows it from the end of a connection.
+    // The metadata distinguishes this error from the end of a connection.
     EXPECT_EQ(context.GetServerTrailingMetadata().count(shm::kMeantMetadataKey),
               status.error_code() == grpc::StatusCode::UNAVAILABLE ? 1u : 0u);
     return status;
@@ -320,7 +321,7 @@ TEST_F(Jobs, ScaleJob_OfAJobThatIsThere_ReachesItsRank) {
   EXPECT_EQ(ask().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-// The ranks that have taken the request are gone, and those in their place are not there yet.
+// The ranks that took the request are gone, and their replacements have not attached yet.
 TEST_F(Jobs, EndJob_BetweenTwoGroupsOfRanks_SaysThatOthersCome) {
   auto rank = Attach("mine");
   v1::OfferScaleRequest offer;
@@ -349,7 +350,7 @@ TEST_F(Jobs, EndJob_BetweenTwoGroupsOfRanks_SaysThatOthersCome) {
   const grpc::Status none = jobs_->EndJob(&fourth, end, &ended);
   EXPECT_EQ(none.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(none.error_message(), HasSubstr("it changes from 1 to 2 ranks"));
-  end.set_run("the ranks before");  // which their successors look after
+  end.set_run("the ranks before");  // replacement ranks end what is left of this run
   EXPECT_EQ(jobs_->EndJob(&fifth, end, &ended).error_code(), grpc::StatusCode::NOT_FOUND);
   const auto next = Attach("mine");
   end.set_run("");
@@ -406,7 +407,7 @@ TEST_F(Jobs, JobsOfOtherTenants_AreNotTouched) {
 }
 
 TEST_F(Jobs, ScaleJob_OfAJobThatIsNotThere_IsNotFoundAutomaticallyOrNot) {
-  for (const uint32_t ranks : {0u, 2u}) {  // 0: as many as the daemon finds best
+  for (const uint32_t ranks : {0u, 2u}) {  // 0: the daemon chooses
     v1::ScaleJobRequest request;
     request.set_job("nope");
     request.set_ranks(ranks);
@@ -445,7 +446,7 @@ TEST_F(Jobs, GetScale_OfAnotherTenantsRequest_IsRefused) {
   const auto stranger = v1::JobService::NewStub(geminid::testing::NewChannel(env_.socket()));
   EXPECT_EQ(stranger->GetScale(&foreign, get, &scale).error_code(),
             grpc::StatusCode::PERMISSION_DENIED);
-  env_.Stop();  // which asks for tenants
+  env_.Stop();  // stopping also asks for tenants
 }
 
 }  // namespace

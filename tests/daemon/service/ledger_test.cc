@@ -25,8 +25,8 @@ namespace {
 using ::geminid::testing::DaemonEnv;
 using ::geminid::testing::RawClient;
 
-// Series of a page in the text format, version 0.0.4, by name with labels. Fails the test for a
-// line that is not of that format.
+// The series of a page in the text format, version 0.0.4, by name with labels. A line of another
+// format fails the test.
 std::map<std::string, double> ParsePage(const std::string& page) {
   std::map<std::string, double> series;
   for (const auto& line_view : absl::StrSplit(page, '\n', absl::SkipEmpty())) {
@@ -105,7 +105,7 @@ TEST(MetricsPage, WithMemoryInUse_AddsUp) {
   EXPECT_GT(series["process_resident_memory_bytes"], 0);
 }
 
-// The counters of a page: of each series, and of each family in all.
+// The counters of a page, by series and summed by family.
 std::map<std::string, double> CountersOf(const std::string& page) {
   std::map<std::string, double> counters;
   for (const auto& [name, value] : ParsePage(page)) {
@@ -138,7 +138,7 @@ TEST(MetricsPage, OverTheLivesOfJobs_NoCounterFalls) {
     return env.daemon().hub().AttachedSessions() == count;
   };
   for (int life = 0; life < 3; ++life) {
-    // Two jobs of one name; the one that waited more ends first.
+    // Two jobs of one name. The job that waited longer ends first.
     absl::StatusOr<std::unique_ptr<RawClient>> first = RawClient::Attach(env.socket());
     absl::StatusOr<std::unique_ptr<RawClient>> second = RawClient::Attach(env.socket());
     ASSERT_TRUE(first.ok() && second.ok());
@@ -167,7 +167,7 @@ TEST(MetricsPage, StallLongerThanItsSession_IsNotBelieved) {
   EXPECT_LE(stalled, absl::ToDoubleSeconds(absl::Now() - before));
 }
 
-// Prometheus adds `job` and `instance` itself, and would rename ours.
+// Prometheus adds the labels `job` and `instance` itself, and would rename ours.
 TEST(MetricsPage, LabelsOfPrometheus_AreNotOurs) {
   DaemonEnv env;
   ASSERT_TRUE(env.Start().ok());
@@ -200,7 +200,7 @@ TEST(MetricsPage, OtherPaths_AreNotFound) {
   Monitor monitor(&env.daemon().hub(), &env.daemon().vitals(), "1");
   EXPECT_EQ(monitor.Handle("/healthz").code, 200);
   EXPECT_EQ(monitor.Handle("/livez").code, 200);
-  EXPECT_EQ(monitor.Handle("/").code, 200);  // the page
+  EXPECT_EQ(monitor.Handle("/").code, 200);  // the list of pages
   EXPECT_EQ(monitor.Handle("/metrics/").code, 404);
 }
 
@@ -208,7 +208,7 @@ TEST(Probes, DaemonThatIsDrained_IsNotReady) {
   DaemonEnv env;
   ASSERT_TRUE(env.Start().ok());
   Monitor monitor(&env.daemon().hub(), &env.daemon().vitals(), "1");
-  // It serves once its thread has begun.
+  // The daemon is ready once its thread has begun.
   const auto deadline = absl::Now() + absl::Seconds(30);
   while (monitor.Handle("/readyz").code != 200 && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(1));
@@ -222,7 +222,7 @@ TEST(Probes, DaemonThatIsDrained_IsNotReady) {
               ::testing::HasSubstr("geminid_phase{phase=\"drained\"} 1\n"));
 }
 
-// As a daemon is whose loop has hung for a minute.
+// A daemon whose loop has hung for a minute.
 TEST(Probes, LoopThatStandsStill_IsNotAlive) {
   DaemonEnv env;
   ASSERT_TRUE(env.Start().ok());

@@ -1,4 +1,5 @@
-// Clients that die at any moment leave nothing behind, or exactly what they asked to be kept.
+// Clients that die at any moment leave nothing behind, except memory that they asked to be
+// retained.
 #include <dirent.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ int CountFds() {
   return count;
 }
 
-// Polls: what is waited for happens on another thread, after a process has ended.
+// Polls, because the event happens on another thread after a process has ended.
 ::testing::AssertionResult Eventually(const std::function<bool()>& holds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!holds()) {
@@ -58,8 +59,8 @@ bool EverythingFree(DaemonEnv* env) {
   });
 }
 
-// Attaches in a child process that uses nothing but system calls (gRPC does not survive a fork),
-// waits until it is welcome, and kills it. `messages` > 1: it says more than hello.
+// Attaches in a child process, waits until the daemon welcomes it, and kills it. The child uses
+// only system calls, because gRPC does not survive a fork.
 void AttachInAChildAndKill(const std::string& attach_socket, bool wait_for_welcome) {
   std::array<int, 2> ready;
   ASSERT_EQ(::pipe(ready.data()), 0);
@@ -88,7 +89,7 @@ TEST(Lifetime, TwoHundredKilledClients_LeaveNothing) {
   DaemonEnv env;
   ASSERT_TRUE(env.Start().ok());
   const std::string attach_socket = absl::StrCat(env.socket(), shm::kAttachSuffix);
-  const int before = CountFds();  // nobody has come yet, so nothing is about to be closed
+  const int before = CountFds();  // no client has attached yet, so nothing is about to be closed
   for (int i = 0; i < 200; ++i) AttachInAChildAndKill(attach_socket, i % 2 == 0);
   EXPECT_TRUE(Eventually([&] { return EverythingFree(&env); }));
   EXPECT_TRUE(Eventually([&] { return CountFds() == before; }))
@@ -115,13 +116,13 @@ TEST(Lifetime, ConnectionClosedWithMemory_ReturnsItAll) {
     ASSERT_TRUE(status.ok()) << status.error_message();
     client->reset();
     ASSERT_TRUE(Eventually([&] { return EverythingFree(&env); }));
-    if (i == 4) before = CountFds();  // gRPC has opened what it keeps
+    if (i == 4) before = CountFds();  // gRPC has opened its permanent descriptors
   }
   EXPECT_TRUE(Eventually([&] { return CountFds() <= before; }))
       << before << " descriptors before, " << CountFds() << " after";
 }
 
-// A client with 1 MiB that wants it kept when it dies.
+// A client with 1 MiB that is to be retained when the client dies.
 std::unique_ptr<RawClient> ClientWithMemoryToKeep(const DaemonEnv& env) {
   shm::Hello hello = GoodHello();
   hello.death_policy = shm::DeathPolicy::kKeep;
@@ -176,7 +177,7 @@ TEST(Lifetime, DaemonWithAttachedSessions_StopsQuickly) {
   for (int i = 0; i < 8; ++i) {
     absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env.socket());
     ASSERT_TRUE(client.ok());
-    // An idle gRPC connection, which a server could wait for.
+    // An idle gRPC connection, for which a server could wait.
     v1::Status status;
     grpc::ClientContext context;
     ASSERT_TRUE(v1::AdminService::NewStub((*client)->channel())

@@ -115,7 +115,7 @@ TEST_F(MemoryService, Allocate_PassesOneExactSealedPool) {
   EXPECT_EQ(memory.type, shm::MemoryType::kHostPool);
   EXPECT_EQ(shm::Value(memory.pool), response.pool());
   EXPECT_EQ(memory.bytes, response.pool_bytes());
-  // Two homes aligned to 64 bytes, and whole pages.
+  // Two home copies aligned to 64 bytes, rounded up to whole pages.
   const uint64_t homes = 128 + (5 * kMiB + 3 + 63) / 64 * 64;
   EXPECT_EQ(memory.bytes, (homes + 4095) / 4096 * 4096);
   struct stat facts;
@@ -213,7 +213,7 @@ TEST_F(MemoryService, Detach_FreesAtOnceAndEndsTheToken) {
             grpc::StatusCode::UNAUTHENTICATED);
 }
 
-// What the kernel holds for the file behind a descriptor that the client kept.
+// The bytes that the kernel holds for the file of a descriptor that the client still has.
 uint64_t BytesHeld(const RawMessage& message) {
   struct stat facts = {};
   EXPECT_EQ(::fstat(message.fds[0].get(), &facts), 0);
@@ -258,7 +258,7 @@ TEST_F(MemoryService, DetachedSession_KeepsNothingThatItHadNotReceived) {
   }
 }
 
-// The numbers of chunks are easily guessed.
+// Numbers of chunks are easy to guess.
 TEST_F(MemoryService, FreeDuringAllocate_NeverFreesWhatIsNotYetThere) {
   std::atomic<bool> done{false};
   std::thread freer([&] {
@@ -269,7 +269,7 @@ TEST_F(MemoryService, FreeDuringAllocate_NeverFreesWhatIsNotYetThere) {
     ASSERT_TRUE(Allocate({16 * kMiB}, &response).ok());
     RawMessage message;
     NextMemory(&message);
-    // Whatever the order was: what the kernel holds, the ledger shows.
+    // In every order the ledger shows the bytes that the kernel holds.
     while (Tier(v1::TIER_HOST).free_bytes() != 64 * kMiB) std::this_thread::yield();
     EXPECT_EQ(BytesHeld(message), 0u) << i;
   }

@@ -1,4 +1,4 @@
-// What the operator sees: status, sessions, pools, chunks, configuration, health, plans.
+// The operator's view: status, sessions, pools, chunks, configuration, health, plans.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -201,7 +201,7 @@ TEST_F(Operator, MakePlan_PlansAndIsRemembered) {
   grpc::ClientContext context;
   ASSERT_TRUE(admin_->ListSessions(&context, v1::ListSessionsRequest(), &sessions).ok());
   EXPECT_EQ(sessions.sessions(0).planned_transfer_bytes(), response.plan().transfer_bytes());
-  // The trace is there for whoever wants to plan or simulate it.
+  // An operator can read the trace, to plan or simulate it.
   v1::GetTraceRequest which;
   which.set_session(sessions.sessions(0).session());
   v1::TraceFile file;

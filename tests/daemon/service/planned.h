@@ -1,4 +1,4 @@
-// Real plans, small enough to be worked out by hand.
+// Real plans, small enough to work out by hand.
 #ifndef GEMINID_TESTS_DAEMON_SERVICE_PLANNED_H_
 #define GEMINID_TESTS_DAEMON_SERVICE_PLANNED_H_
 
@@ -12,7 +12,7 @@
 
 namespace geminid::service {
 
-// What the planner makes of a trace.
+// The plan of a trace.
 inline KeptPlan::Contents Planned(const planner::Trace& trace,
                                   const planner::PlannerOptions& options = {}) {
   const absl::StatusOr<planner::Plan> plan = planner::MakePlan(trace, options);
@@ -21,8 +21,8 @@ inline KeptPlan::Contents Planned(const planner::Trace& trace,
   return {messages::TraceToMessage(trace), ToMessage(trace, *plan)};
 }
 
-// Forward over `chunks` of 1 MiB and back, one an operator, in an arena of `arena_bytes`; backward
-// leaves gradients.
+// A forward pass over `chunks` of 1 MiB and a backward pass, with one chunk an operator, in an
+// arena of `arena_bytes`. Backward makes gradients.
 inline planner::Trace ChainTrace(uint32_t chunks, uint64_t arena_bytes) {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
   planner::Trace trace;

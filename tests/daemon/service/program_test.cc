@@ -1,4 +1,4 @@
-// The program itself: exit codes, signals, the private daemon, and how little it does when idle.
+// The program itself: exit codes, signals, the private daemon, and its work when idle.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -79,7 +79,7 @@ class Program : public ::testing::Test {
     ::_exit(127);
   }
 
-  // The exit code once it has ended, or -1.
+  // The exit code once the program has ended, or -1.
   int Wait() {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     int status = 0;
@@ -96,7 +96,8 @@ class Program : public ::testing::Test {
     return Wait();
   }
 
-  // Waits until it serves or has ended. The exit code; -1: it did neither; nullopt: it serves.
+  // Waits until the program serves or has ended. The exit code; -1: it did neither; nullopt: it
+  // serves.
   std::optional<int> WaitUntilReadyOrEnded() {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     int status = 0;
@@ -127,7 +128,7 @@ class Program : public ::testing::Test {
         ->GetStatus(&context, v1::GetStatusRequest(), &status);
   }
 
-  // Invalid where the daemon has no room to accept it.
+  // Invalid if the daemon has no room to accept the connection.
   base::UniqueFd Connect(int type, const std::string& suffix) const {
     base::UniqueFd connection(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     sockaddr_un address = {};
@@ -266,7 +267,7 @@ TEST_F(Program, Sighup_DoesNotEndAPrivateDaemon) {
   EXPECT_TRUE(RawClient::Attach(Socket()).ok());
 }
 
-// In a terminal of its own, as a person starts it; `terminal` is the person's end.
+// The program in a terminal of its own, as a person starts it. `terminal` is the person's end.
 class InTerminal : public Program {
  protected:
   void StartInTerminal(std::vector<std::string> arguments,
@@ -309,7 +310,7 @@ TEST_F(InTerminal, Sighup_IsAReloadWhileTheTerminalIsOpen) {
 TEST_F(InTerminal, Closed_DoesNotEndADaemonThatWasAskedToGoOn) {
   StartInTerminal({"--socket", Socket(), "--host-memory", "64MiB", "--outlive-terminal"});
   CloseTerminal();
-  WaitUntilItSays("configuration read again");  // the hangup's signal
+  WaitUntilItSays("configuration read again");  // for SIGHUP
   EXPECT_TRUE(RawClient::Attach(Socket()).ok());
 }
 
@@ -335,7 +336,7 @@ TEST_F(Program, LimitsOfTheShell_AreNamedWithNumbers) {
   EXPECT_THAT(Output(), HasSubstr("the limit on address space is 488 MiB"));
 }
 
-// As root no limit of processes holds, so another user starts it.
+// No limit of processes holds for root, so another user starts the program.
 TEST_F(Program, LimitOfProcesses_IsNamedInsteadOfEndingInASignal) {
   if (::getuid() != 0) GTEST_SKIP() << "needs root, to be a user without other processes";
   constexpr uid_t kUser = 64009;
@@ -350,7 +351,7 @@ TEST_F(Program, LimitOfProcesses_IsNamedInsteadOfEndingInASignal) {
   EXPECT_THAT(Output(), HasSubstr("ulimit -u"));
 }
 
-// gRPC waits for ever for threads that it has counted and that the system refused.
+// gRPC waits for ever for threads that it has counted and the system has refused.
 TEST_F(Program, EveryLimitOfProcessesThatIsTooLow_EndsTheStartInsteadOfHangingIt) {
   if (::getuid() != 0) GTEST_SKIP() << "needs root, to be a user without other processes";
   constexpr uid_t kUser = 64010;
@@ -398,7 +399,7 @@ TEST_F(Program, FolderOfTheSocketThatANewDaemonMakes_IsItsUsersAlone) {
   EXPECT_THAT(Output(), ::testing::Not(HasSubstr("others may")));
 }
 
-// A check that is passed and a start that fails tell the operator nothing.
+// The check must refuse every configuration with which the start fails.
 TEST_F(Program, CheckOfTheConfiguration_RefusesWhatTheStartRefuses) {
   for (const auto& [flag, value] :
        {std::pair("--metrics-listen", "localhost:9464"), std::pair("--device", "host:0=1MiB@900"),
@@ -426,7 +427,7 @@ TEST_F(Program, MoreMemoryThanTheMachineHas_Exits78WithNumbers) {
   EXPECT_EQ(Run({"--check-config", "--host-memory", "100TiB", "--device-memory", "1MiB"}), 78);
 }
 
-// Each of them ends a process that does not say otherwise, and would leave the socket.
+// By default each of these signals ends a process, and would leave the socket behind.
 TEST_F(Program, SignalsThatNobodyHasAReasonToSend_AreIgnored) {
   Start({"--socket", Socket(), "--host-memory", "64MiB"});
   WaitUntilReady();
@@ -470,7 +471,7 @@ TEST_F(Program, ReadyFd_SaysReadyAndCloses) {
 }
 
 TEST_F(Program, Private_EndsAfterItsParentAndItsLastSession) {
-  // A process that plays the parent: it waits until its end of a pipe is closed.
+  // A process plays the parent. It waits until its end of a pipe is closed.
   std::array<int, 2> leash;
   ASSERT_EQ(::pipe2(leash.data(), O_CLOEXEC), 0);
   const pid_t parent = ::fork();
@@ -485,7 +486,7 @@ TEST_F(Program, Private_EndsAfterItsParentAndItsLastSession) {
   const std::string inner = folder_.path() + "/private";
   ASSERT_EQ(::mkdir(inner.c_str(), 0700), 0);
   const std::string socket = inner + "/s";
-  log_path_ = inner + "/geminid.log";  // as the client library has it
+  log_path_ = inner + "/geminid.log";  // the path that the client library uses
   Start({"--socket", socket, "--host-memory", "64MiB", "--private", "--parent-pid",
          absl::StrCat(parent)});
   WaitUntilReady();
@@ -493,7 +494,7 @@ TEST_F(Program, Private_EndsAfterItsParentAndItsLastSession) {
   ASSERT_TRUE(client.ok()) << client.status();
   ::close(leash[1]);
   ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
-  // The parent is gone, the session is not: another rank can still attach.
+  // The parent is gone but the session is not: another rank can still attach.
   absl::StatusOr<std::unique_ptr<RawClient>> second = RawClient::Attach(socket);
   EXPECT_TRUE(second.ok()) << second.status();
   client->reset();
@@ -528,14 +529,14 @@ long Sleeps(pid_t pid) {
   return sleeps;
 }
 
-// How much `count` grows in the quietest of some seconds, and of no more of them once it is `most`:
-// on a busy machine what the daemon had to do before comes late.
+// The growth of `count` in the quietest of several seconds. Stops at the first second with a growth
+// of at most `most`. On a busy machine the daemon's earlier work comes late.
 long GrowthInAQuietSecond(long most, const std::function<long()>& count) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   long least = std::numeric_limits<long>::max();
   while (least > most && std::chrono::steady_clock::now() < deadline) {
     const long before = count();
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // a second of nothing is measured
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // measures a second without work
     least = std::min(least, count() - before);
   }
   return least;
@@ -558,7 +559,7 @@ TEST_F(Program, ClientThatReadsNoResponses_DoesNotKeepTheDaemonAwake) {
     sent += requests.TryPush(request) ? 1 : 0;
     (*client)->Wake();
   }
-  constexpr long kRareLooks = 20;  // in a second, once they have become rare
+  constexpr long kRareLooks = 20;  // in a second, once polls have become rare
   EXPECT_LE(GrowthInAQuietSecond(kRareLooks, [&] { return Sleeps(pid_); }), kRareLooks);
 }
 
@@ -582,7 +583,7 @@ TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
         held.push_back(Connect(type, suffix));
       }
     }
-    // The page is still served: descriptors are kept for it.
+    // The page is still served, because descriptors are reserved for it.
     EXPECT_THAT(Fetch("/healthz"), HasSubstr("200 OK"));
     const auto soon = std::chrono::steady_clock::now() + kPatience;
     while (Fetch("/metrics").find("geminid_limit_refused_total{limit=\"open_files\"") ==
@@ -597,10 +598,10 @@ TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
   EXPECT_THAT(Fetch("/metrics"), HasSubstr("200 OK"));
 }
 
-// Its user is the daemon's, for whom there is always room.
+// The test's user is the daemon's, for whom there is always room.
 TEST_F(Program, OperatorsFirstCallAfterDescriptorsRanOut_IsServed) {
   constexpr size_t kDescriptors = 40;
-  constexpr size_t kKeptBack = 5;  // an eighth, for words to clients
+  constexpr size_t kKeptBack = 5;  // an eighth, reserved for messages to clients
   Start({"--socket", Socket(), "--host-memory", "64MiB"}, [] {
     const rlimit limit = {kDescriptors, kDescriptors};
     ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -608,7 +609,8 @@ TEST_F(Program, OperatorsFirstCallAfterDescriptorsRanOut_IsServed) {
   WaitUntilReady();
   std::vector<base::UniqueFd> held;
   for (int i = 0; i < 100; ++i) held.push_back(Connect(SOCK_SEQPACKET, shm::kAttachSuffix));
-  // They are taken in order: when the last one is refused, no other is being refused.
+  // Connections are accepted in order. When the last one is refused, no other refusal is in
+  // progress.
   pollfd last = {.fd = held.back().get(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(poll(&last, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())), 1);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -626,7 +628,7 @@ int Count(const std::string& words, const std::string& what) {
   return count;
 }
 
-// Of the series of a metrics page that begin so; 0 of none.
+// The sum of the series of a metrics page whose names begin with `begin`; 0 if there are none.
 double SumOf(const std::string& page, const std::string& begin) {
   std::istringstream lines(page);
   double sum = 0;
@@ -654,7 +656,7 @@ TEST_F(Program, RefusedHellos_AreCountedInTheLogInsteadOfFillingIt) {
     refused += geminid::testing::Receive(*fd).end ? 0 : 1;
   }
   EXPECT_EQ(refused, 300);
-  // Whoever was refused knows it before the log.
+  // A client gets its refusal before the log does.
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   double written = 0;
   double counted = 0;
@@ -668,7 +670,7 @@ TEST_F(Program, RefusedHellos_AreCountedInTheLogInsteadOfFillingIt) {
   EXPECT_LE(written, kBurst + seconds.count() + 1);
 }
 
-// What memory the daemon has ever used, in KiB.
+// The most memory that the daemon has used, in KiB.
 long PeakKiB(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
   std::string word;

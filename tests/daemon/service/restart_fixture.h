@@ -1,5 +1,5 @@
-// A daemon that stops as if it had died, and the one that takes over: all in one process, with what
-// is kept between them.
+// A daemon that stops as if it had died, and the next one, in one process. The store between them
+// is in the same process.
 #ifndef GEMINID_TESTS_DAEMON_SERVICE_RESTART_FIXTURE_H_
 #define GEMINID_TESTS_DAEMON_SERVICE_RESTART_FIXTURE_H_
 
@@ -25,11 +25,11 @@ namespace geminid::service {
 
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// What is kept, without the process that does. As systemd's store, which is the less helpful one:
-// it may have several descriptors of one name, and it takes no second one of the same file.
+// A store without a process. It behaves like systemd's, which helps less than geminid-holder: it
+// may have several descriptors of one name, and does not take a second descriptor of the same file.
 class Kept {
  public:
-  // To the daemon, telling it to stop is no different from its death.
+  // The store that a daemon sees. It treats an orderly stop like a death.
   class Store final : public holder::DescriptorStore {
    public:
     explicit Store(Kept* kept) : kept_(kept) {}
@@ -70,7 +70,7 @@ class Kept {
     const std::lock_guard lock(mutex_);
     return fds_.contains(name);
   }
-  // The names that contain it.
+  // The names that contain `part`.
   std::vector<std::string> NamesWith(const std::string& part) const {
     std::vector<std::string> names = Names();
     std::erase_if(names,
@@ -80,8 +80,7 @@ class Kept {
   const base::UniqueFd& Of(const std::string& name) const { return fds_.find(name)->second; }
   void Put(const std::string& name, base::UniqueFd fd) { fds_.emplace(name, std::move(fd)); }
 
-  // What the daemon does after that many more changes reaches nobody: for its successor, it died
-  // there.
+  // Drops all changes after that many more: for the next daemon, the daemon died there.
   void DieAfter(int changes) {
     const std::lock_guard lock(mutex_);
     changes_left_ = changes;
@@ -107,10 +106,10 @@ class Kept {
   mutable std::mutex mutex_;
   // Guarded by mutex_:
   std::multimap<std::string, base::UniqueFd> fds_;
-  int changes_left_ = -1;  // 0: none; negative: as many as there are
+  int changes_left_ = -1;  // the changes that still take effect; 0: none; negative: all
 };
 
-// Its sessions are of the client library, with arenas of 1 MiB.
+// Tests with sessions of the client library, with arenas of 1 MiB.
 class RestartTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -147,7 +146,7 @@ class RestartTest : public ::testing::Test {
     struct stat file = {};
     return ::fstat(kept_.Of(name).get(), &file) == 0 ? file.st_ino : 0;
   }
-  // Changes one 32-bit word of what is kept, and returns what was there.
+  // Changes one 32-bit word of a stored file, and returns the old word.
   uint32_t Exchange(const std::string& name, size_t offset, uint32_t value) {
     const base::Mapping mapping = *base::Mapping::Map(kept_.Of(name), 4096);
     uint32_t old = 0;

@@ -1,5 +1,5 @@
-// Plans outlive the daemon: its successor evicts by them, and shows them, before any client has
-// made another; and what is kept of them may be anything.
+// Plans outlive the daemon. The next daemon evicts by them and shows them before any client has
+// made another plan. A stored plan may have any contents.
 #include <unistd.h>
 
 #include <functional>
@@ -31,8 +31,8 @@ using ::testing::Not;
 constexpr uint64_t kQuarter = kMiB / 4;
 constexpr char kAll[] = "abcd";
 
-// A session whose arena is full of a, b, c and d; `a` was used first and `d` last, so by last use
-// `a` would go first.
+// A session whose arena is full of a, b, c and d. The first use was of `a` and the last of `d`, so
+// by last use `a` would be evicted first.
 class RestartPlans : public RestartTest {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ class RestartPlans : public RestartTest {
     for (const char name : std::string(kAll)) {
       chunks_.push_back(Add(std::string(1, name)));
       ASSERT_TRUE(session_->Use(chunks_.back(), absl::Seconds(30)).ok());
-      // It holds something, and may go.
+      // The chunk holds data and may be evicted.
       ASSERT_TRUE(
           session_->Transition(chunks_.back(), ChunkState::kHold).Wait(absl::Seconds(30)).ok());
     }
@@ -53,7 +53,7 @@ class RestartPlans : public RestartTest {
     EXPECT_TRUE(chunks.ok()) << chunks.status();
     return chunks.ok() ? chunks->front().id : kNoChunk;
   }
-  // One use each, in this order of indices.
+  // A trace with one use each, in this order of indices.
   Trace TraceOf(const std::vector<uint32_t>& order) const {
     Trace trace;
     trace.arena_bytes = kMiB;
@@ -73,7 +73,7 @@ class RestartPlans : public RestartTest {
     EXPECT_TRUE(plan.ok()) << plan.status();
     return plan.ok() ? *std::move(plan) : Plan{};
   }
-  // Who leaves when another one needs a place.
+  // Uses another chunk. Returns the name of the chunk that is evicted.
   std::string EvictOne() {
     const ChunkId wanted = Add("wanted");
     EXPECT_TRUE(session_->Use(wanted, absl::Seconds(30)).ok());
@@ -91,7 +91,7 @@ class RestartPlans : public RestartTest {
       return sessions.at(shm::SessionId{session.id()})->kept_plan;
     });
   }
-  // Puts what `change` makes of the file there in its place, while there is no daemon.
+  // Replaces a stored file by the result of `change`, while there is no daemon.
   void ChangeKept(const std::string& name, const std::function<void(std::string*)>& change) {
     absl::StatusOr<std::string> file = base::ReadMemfd(kept_.Of(name), kMiB);
     ASSERT_TRUE(file.ok()) << file.status();
@@ -99,7 +99,8 @@ class RestartPlans : public RestartTest {
     Kept::Store(&kept_).Remove(name).IgnoreError();
     kept_.Put(name, *base::CreateWrittenMemfd("plan", *file));
   }
-  // Without a plan, and otherwise as before; a plan can be made, and is kept.
+  // Expects a session without a plan and otherwise unchanged, in which a new plan can be made and
+  // is stored.
   void ExpectGivenUp(const std::string& why) {
     ::testing::internal::CaptureStderr();
     const absl::Status started = env_.Start(options_);
@@ -137,7 +138,7 @@ TEST_F(RestartPlans, MomentOfTheSession_IsWhereItWas) {
   MakePlan({0, 2, 3, 1});
   session_->BeginMoment(3);
   ASSERT_NO_FATAL_FAILURE(Restart());
-  // Now is b's use, and d's is the one farthest away.
+  // The next use is b's, and d's is the farthest.
   EXPECT_EQ(EvictOne(), "d");
 }
 
@@ -207,7 +208,7 @@ TEST_F(RestartPlans, OfASessionThatEnded_NothingIsKept) {
   MakePlan({0, 2, 3, 1});
   EXPECT_THAT(kept_.NamesWith("-plan"), ElementsAre(PlanName(1)));
   session_.reset();
-  Restart();  // has waited for what was being destroyed
+  Restart();  // has waited for memory that was being destroyed
   EXPECT_THAT(kept_.NamesWith("-"), IsEmpty()) << "of sessions";
 }
 
@@ -267,7 +268,7 @@ TEST_F(RestartPlans, DamagedNewerPlan_LeavesTheOlderOne) {
   EXPECT_THAT(kept_.NamesWith("-plan"), ElementsAre(PlanName(3))) << "no name is given twice";
 }
 
-// What a client of a run leaves: its successor samples anew.
+// A client that ends leaves a plan; its replacement samples anew.
 TEST_F(RestartTest, PlanOfAPredecessor_IsNotItsSuccessors) {
   ConnectOptions options;
   options.socket = env_.socket();

@@ -1,5 +1,5 @@
-// A daemon stops as if it had died, and another one takes over: all in one process, with sessions
-// of the client library.
+// A daemon stops as if it had died, and another one takes over, in one process, with sessions of
+// the client library.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ TEST_F(RestartTest, Session_GoesOnAsIfNothingHadHappened) {
   const core::AccountTotals host = Totals(core::kHostAccount);
   const core::AccountTotals device = Totals(core::DeviceAccount(shm::DeviceIndex{0}));
   env_.Stop();
-  // Without a daemon: memory and leases.
+  // Memory and leases work without a daemon.
   EXPECT_EQ(std::to_integer<int>(lease->data[100]), 0x5a);
   EXPECT_TRUE(session->TryLease(chunk.id).has_value());
   ASSERT_TRUE(env_.Start(options_).ok());
@@ -45,7 +45,7 @@ TEST_F(RestartTest, Session_GoesOnAsIfNothingHadHappened) {
   EXPECT_EQ(Totals(core::kHostAccount).reserved_bytes, host.reserved_bytes);
   EXPECT_EQ(Totals(core::DeviceAccount(shm::DeviceIndex{0})).in_use_bytes, device.in_use_bytes);
   EXPECT_EQ(Check(), absl::OkStatus());
-  // What is leased may not be dropped, by the new daemon either.
+  // A leased chunk may not be dropped under the new daemon either.
   EXPECT_FALSE(session->Drop(chunk.id).Wait(absl::Seconds(30)).ok());
   lease->Release();
   EXPECT_TRUE(session->Drop(chunk.id).Wait(absl::Seconds(30)).ok());
@@ -79,8 +79,8 @@ TEST_F(RestartTest, RequestsAndCallsMadeMeanwhile_AreCarriedOutByTheNextOne) {
   EXPECT_EQ(Check(), absl::OkStatus());
 }
 
-// The daemon died after it had pushed a ticket, and before it had taken the request out of the
-// ring. The client copied, and said so.
+// The daemon died between two steps: it had pushed a ticket, but had not removed the request from
+// the ring. The client copied and reported it.
 TEST_F(RestartTest, TransferThatWasAnswered_IsNotCarriedOutAgain) {
   const std::unique_ptr<Session> session = Connect();
   const ChunkHandle chunk = Allocate(session.get());
@@ -126,7 +126,7 @@ TEST_F(RestartTest, ManyRestarts_LoseNothingAndKeepNothingTooMuch) {
   EXPECT_EQ(env_.daemon().hub().daemon_epoch(), 31u);
 }
 
-// As if the daemon had died right after it welcomed the client, and before it noted that.
+// The daemon died right after it welcomed the client and before it stored that.
 class ForgottenTest : public RestartTest {
  protected:
   absl::StatusOr<std::unique_ptr<Session>> ConnectAndBeForgotten(const std::string& run,
@@ -138,7 +138,8 @@ class ForgottenTest : public RestartTest {
     options.keep_on_death = !run.empty();
     options.device_memory_bytes = kMiB;
     device::FaultPlan plan;
-    plan.point = device::FaultPoint::kRegisterHost;  // it has its welcome then, and made no call
+    // The client has its welcome then, and has made no call.
+    plan.point = device::FaultPoint::kRegisterHost;
     plan.action = device::FaultAction::kRun;
     plan.run = std::move(forget);
     return ConnectWithDevice(options, device::MakeFaultyDevice(device::MakeHostDevice({}), plan));
@@ -161,7 +162,7 @@ TEST_F(ForgottenTest, NewClient_GetsAnotherSession) {
   EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 1u);
 }
 
-// The first call is made while there is no daemon, or the next one answers it.
+// The client makes its first call while there is no daemon, or gets its answer from the next one.
 TEST_F(ForgottenTest, NewClientThatWaitsForTheNextDaemon_GetsAnotherSession) {
   std::thread next;
   const absl::StatusOr<std::unique_ptr<Session>> session = ConnectAndBeForgotten("", [&] {
@@ -195,7 +196,7 @@ TEST_F(ForgottenTest, Successor_GetsTheSameSessionAgain) {
   EXPECT_EQ(Check(), absl::OkStatus());
 }
 
-// What it knew before, it knows.
+// The client still has all that it had before.
 TEST_F(ForgottenTest, ClientThatMadeACall_IsKnownWhoeverNotesIt) {
   const std::unique_ptr<Session> session = Connect();
   Exchange("s1-books", kWelcomedAt, 0);
@@ -204,7 +205,7 @@ TEST_F(ForgottenTest, ClientThatMadeACall_IsKnownWhoeverNotesIt) {
   EXPECT_TRUE(session->Use(chunk.id, absl::Seconds(30)).ok());
 }
 
-// Its holder is there, and no other part of it.
+// The earlier daemon's holder is there, but no other part of it.
 TEST_F(RestartTest, ClientThatComesBetweenTwoDaemons_WaitsForTheSecond) {
   env_.Stop();
   const std::string holder = env_.socket() + shm::kHolderSuffix;
@@ -233,7 +234,7 @@ TEST_F(RestartTest, EndedSession_IsKeptNoMore) {
     Allocate(session.get());
     EXPECT_GT(kept_.Names().size(), before + 7);
   }
-  Restart();  // has waited for what was being destroyed
+  Restart();  // has waited for memory that was being destroyed
   EXPECT_EQ(kept_.Names().size(), before);
   EXPECT_EQ(Totals(core::kHostAccount).reserved_bytes, 0u);
 }
@@ -265,7 +266,7 @@ TEST_F(RestartTest, ManifestOfAnotherRelease_StopsTheStartAndTouchesNothing) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("start the release that wrote it"));
   EXPECT_EQ(kept_.Names(), names);
-  // That release, again.
+  // Restores the version of that release.
   Exchange("manifest", kVersionAt, first);
   Exchange("manifest", kSecondBlock + kVersionAt, second);
   ASSERT_TRUE(env_.Start(options_).ok());
@@ -328,7 +329,7 @@ TEST_F(RestartTest, SessionWithoutAll_EndsAndIsForgotten) {
   for (const std::string& name : kept_.Names()) EXPECT_THAT(name, Not(HasSubstr(prefix + "-")));
   EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 0u);
   EXPECT_FALSE(session->Allocate({{"b", ChunkKind::kGeneric, 4096, true}}).ok());
-  EXPECT_EQ(InodeOf("manifest"), manifest);  // which goes on without the session's chunks
+  EXPECT_EQ(InodeOf("manifest"), manifest);  // the same file, without the session's chunks
   EXPECT_EQ(Check(), absl::OkStatus());
 }
 
@@ -362,7 +363,7 @@ TEST_F(RestartTest, ManifestThatEndsDaemons_IsGivenUpInTheEnd) {
   EXPECT_NE(InodeOf("manifest"), manifest);
 }
 
-// --- clients that die, and their successors ---
+// --- clients that die, and their replacements ---
 
 class SuccessorTest : public RestartTest {
  protected:
@@ -393,7 +394,7 @@ class SuccessorTest : public RestartTest {
   static const inline std::vector<ChunkSpec> kSpecs = {
       {"weights", ChunkKind::kWeight, 100'000, true}, {"spare", ChunkKind::kSpare, 5000, true}};
 
-  // What was written to the first of them, on the device or not.
+  // Chunks with data in the first, on the device or not.
   std::vector<ChunkHandle> AllocateAndWrite(Session* session) {
     const absl::StatusOr<std::vector<ChunkHandle>> chunks = session->Allocate(kSpecs);
     EXPECT_TRUE(chunks.ok()) << chunks.status();
@@ -425,7 +426,7 @@ TEST_F(SuccessorTest, Successor_GetsTheSessionAndClaimsItsMemory) {
   EXPECT_EQ(session->arena_bytes(), kMiB);
   EXPECT_EQ(CommitSegmentOf(*session)->versions[7].load(), 42u);
   ExpectClaimed(session.get(), made);
-  // It is a session like any other.
+  // The session works like any other.
   const absl::StatusOr<Lease> lease = session->Use(made[0].id, absl::Seconds(30));
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_EQ(std::to_integer<int>(lease->data[100]), 0x5a);
@@ -453,7 +454,7 @@ TEST_F(SuccessorTest, DeviceCopyThatWasHeld_IsThereForTheSuccessor) {
   EXPECT_EQ(std::to_integer<int>(session->Home(made[0].id)[99'999]), 0x33);
 }
 
-// Its pool was passed by the daemon that ended, too, and lies before the slabs.
+// The daemon that ended also passed the pool, which lies before the slabs.
 TEST_F(SuccessorTest, ClaimThatAnEarlierDaemonHadAnswered_LeavesTheArenaToBeHadAgain) {
   std::unique_ptr<Session> session = MustConnect();
   const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
@@ -497,7 +498,7 @@ TEST_F(SuccessorTest, DaemonKilledBetweenThem_ChangesNothing) {
   std::unique_ptr<Session> session = MustConnect();
   const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
   env_.Stop();
-  Die(std::move(session));  // nobody is there to notice
+  Die(std::move(session));  // no daemon is there to notice
   ASSERT_TRUE(env_.Start(options_).ok());
   session = MustConnect();
   ExpectClaimed(session.get(), made);
@@ -532,7 +533,7 @@ TEST_F(SuccessorTest, DaemonKilledAtAnyInstantOfMeetingASuccessor_HasTheSessionS
   std::unique_ptr<Session> session = MustConnect();
   const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
   const size_t kept = kept_.Names().size();
-  constexpr int kChanges = 13;  // seven are put, six are removed
+  constexpr int kChanges = 13;  // seven are added, six are removed
   for (int instant = 0; instant <= kChanges; ++instant) {
     Die(std::move(session));
     kept_.DieAfter(instant);
@@ -586,7 +587,7 @@ TEST_F(SuccessorTest, SessionThatSaidGoodbye_HasNoSuccessor) {
   EXPECT_FALSE(MustConnect()->is_successor());
 }
 
-// --- what the operator asked for ---
+// --- the operator's settings ---
 
 TEST_F(RestartTest, DrainedDaemon_IsDrainedAfterItsDeath) {
   env_.daemon().hub().Drain(true);

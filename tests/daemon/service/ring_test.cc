@@ -191,7 +191,7 @@ TEST_F(Ring, TenThousandRequests_AreAllAnsweredInOrder) {
 }
 
 TEST_F(Ring, ClientThatDoesNotReadItsResponses_GetsThemAllLater) {
-  // More than the response ring holds.
+  // More requests than the response ring holds.
   constexpr uint64_t kRequests = 3 * shm::kRingEntries / 2;
   for (uint64_t i = 0; i < kRequests; ++i) {
     shm::Request request = {};
@@ -215,12 +215,12 @@ TEST_F(Ring, SleepingClient_IsWoken) {
   EXPECT_EQ(::poll(&event, 1, kPatienceMilliseconds), 1);
 }
 
-// Of a descriptor that both sides hold, each sees the flags that the other sets.
+// Both sides hold the same descriptor, so each sees the flags that the other sets.
 TEST_F(Ring, ClientThatMakesItsEventsBlockAndFillsThem_HangsNobody) {
   for (const shm::WelcomeFd which : {shm::WelcomeFd::kDaemonEvent, shm::WelcomeFd::kClientEvent}) {
     ASSERT_EQ(::fcntl(Fd(which), F_SETFL, 0), 0);
     const uint64_t most = ~uint64_t{0} - 1;
-    // A socket raises no signal; an eventfd is none, and is written.
+    // A socket raises no signal with MSG_NOSIGNAL. An eventfd is not a socket, so it is written.
     if (::send(Fd(which), &most, sizeof(most), MSG_NOSIGNAL) < 0 && errno == ENOTSOCK) {
       (void)!::write(Fd(which), &most, sizeof(most));
     }
@@ -235,7 +235,7 @@ TEST_F(Ring, ClientThatMakesItsEventsBlockAndFillsThem_HangsNobody) {
   EXPECT_TRUE(RawClient::Attach(env_.socket()).ok()) << "the daemon waits for a dead client";
 }
 
-// What cannot come cannot be held: neither bytes nor descriptors.
+// The daemon's end accepts neither bytes nor descriptors, so it need not hold any.
 TEST_F(Ring, ClientEvent_TakesNothingFromTheClient) {
   const int event = Fd(shm::WelcomeFd::kClientEvent);
   EXPECT_EQ(::send(event, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT), -1);

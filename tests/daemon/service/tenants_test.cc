@@ -1,4 +1,4 @@
-// Several tenants at one daemon: what each is charged for, and what it sees of the others.
+// Several tenants at one daemon: their accounts, and what each sees of the others.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// Who connects is whoever the test says.
+// The test sets the identity of the next client.
 class Tenants : public ::testing::Test {
  protected:
   void StartWith(DaemonEnvOptions options) {
@@ -45,7 +45,7 @@ class Tenants : public ::testing::Test {
     const std::lock_guard<std::mutex> lock(mutex_);
     next_ = {tenant, is_operator};
   }
-  // A session whose calls come from the same tenant.
+  // A session. Its calls come from the same tenant.
   std::unique_ptr<RawClient> AttachAs(const std::string& tenant) {
     Be(tenant);
     absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env_.socket());
@@ -189,7 +189,7 @@ TEST_F(Tenants, QuotasSharesAndLabels_GoByTheTenant) {
   const grpc::Status status = Allocate(*a, 1, kMiB);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("tenant cgroup:/docker/a may have 1.0 MiB"));
-  // The line is for each of them.
+  // Each of them has a limit of its own.
   EXPECT_TRUE(Allocate(*b, 1, kMiB).ok());
   env_.daemon().hub().Inspect([](const core::Engine& engine, const auto&) {
     EXPECT_EQ(engine.session_limit().UsedBy("cgroup:/docker/a"), 1u);
@@ -234,7 +234,7 @@ TEST_F(Tenants, SessionsAndPoolsBeyondAPage_AreListedToo) {
   std::vector<std::unique_ptr<RawClient>> clients;
   const auto owner = AttachAs("uid:1");
   ASSERT_NE(owner, nullptr);
-  // More pools than fit, each of a call of its own: by the engine, which needs no memory for it.
+  // More pools than fit on a page, one per call. The engine makes them, which needs no memory.
   constexpr size_t kPools = kPageEntries + 5;
   env_.daemon().hub().Inspect([&](const core::Engine& engine, const auto&) {
     auto& writable = const_cast<core::Engine&>(engine);
@@ -259,7 +259,7 @@ TEST_F(Tenants, SessionsAndPoolsBeyondAPage_AreListedToo) {
   EXPECT_EQ(pages, 2);
 }
 
-// Containers come and go; one whose calls never end is no reason to remember the others.
+// Containers come and go. A tenant whose calls never end does not keep the others in memory.
 TEST_F(Tenants, TenantWithoutConnections_IsForgottenThoughAnotherHasCalls) {
   env_.Stop();
   DaemonEnvOptions options;
@@ -296,7 +296,7 @@ TEST_F(Tenants, TenantWithoutConnections_IsForgottenThoughAnotherHasCalls) {
 class CrowdedTenants : public Tenants {
  protected:
   void SetUp() override {}
-  // Whether whoever it is now is served.
+  // Whether the present identity is served.
   bool IsServed() {
     grpc::ClientContext context;
     v1::Status status;
@@ -318,13 +318,13 @@ TEST_F(CrowdedTenants, WhereNoOtherTenantGetsIn_TheOperatorDoes) {
   EXPECT_TRUE(IsServed());
 }
 
-// Root of a container in a PID namespace that cannot be looked into.
+// Root of a container in a PID namespace that the daemon cannot inspect.
 TEST_F(CrowdedTenants, WithTheOperatorsName_TakesNothingOfItsRate) {
   DaemonEnvOptions options;
   options.shares.connections_per_second = 1;
   StartWith(options);
   Be("uid:0");
-  // Less than a process may connect, whoever it is.
+  // More connections than the rate, but fewer than a process may have.
   for (int i = 0; i < 12; ++i) (void)IsServed();
   EXPECT_FALSE(IsServed());
   Be("uid:0", true);

@@ -316,8 +316,7 @@ TEST_F(Node, WithMoreRanksThanItHasRoomFor_TakesThemFromTheLowestPriority) {
   EXPECT_THAT(asked_, SizeIs(2)) << "nobody has less than its least";
 }
 
-// --- experiences with other schedulers
-// --------------------------------------------------------------
+// --- experiences with other schedulers -----------------------------------------------------------
 
 // Measured steps always differ. Ranks that change with the noise cost more than they gain.
 TEST_F(Node, WithAJobThatSaysItNeverEnds_ChangesNothingForALittle) {

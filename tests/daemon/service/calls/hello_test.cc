@@ -52,7 +52,7 @@ TEST(Hello, OtherVersionOfAnotherSize_NamesBoth) {
   EXPECT_EQ(CheckHello(Bytes(future)).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
-// The release after this one speaks this one's version too.
+// The next release also speaks this release's version.
 TEST(Hello, OfTheNextRelease_IsUnderstoodWhereItSpeaksThisVersion) {
   shm::Hello hello = GoodHello();
   hello.protocol_version = shm::kProtocolVersion + 1;
@@ -81,7 +81,7 @@ TEST(Hello, OfThisVersionAndAnotherSize_IsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// The first release's, in its own shape.
+// The first release's hello has a shape of its own.
 TEST(Hello, OfVersionOne_IsRefusedWithBothVersions) {
   std::array<std::byte, 160> old = {};
   const std::array<uint32_t, 3> prefix = {shm::kHelloMagic, 1, 1};

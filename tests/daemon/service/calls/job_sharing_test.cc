@@ -1,5 +1,5 @@
-// The daemon shares its node among jobs that say what they would do with other numbers of ranks.
-// The jobs are clients without the library, which say it themselves.
+// The daemon shares its node among jobs that report their goodput with other numbers of ranks. The
+// jobs are clients without the library, which report themselves.
 #include "daemon/service/calls/job_sharing.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ class JobSharingTest : public ::testing::Test {
     return client.ok() ? *std::move(client) : nullptr;
   }
 
-  // Whether it may run.
+  // Whether the job may run.
   bool Admit(RawClient& client, uint64_t device_bytes, uint32_t ranks = 1) {
     v1::AdmitRequest request;
     request.set_ranks(ranks);
@@ -89,14 +89,14 @@ class JobSharingTest : public ::testing::Test {
     return std::move(BeginRanks(job, 1, device_bytes).front());
   }
 
-  // A job with ranks that have an arena each.
+  // A job whose ranks have an arena each.
   std::vector<std::unique_ptr<RawClient>> BeginRanks(const std::string& job, int ranks,
                                                      uint64_t rank_bytes) {
     std::vector<std::unique_ptr<RawClient>> clients;
     const auto count = static_cast<uint32_t>(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       clients.push_back(Attach(job, rank, ranks));
-      Admit(*clients.back(), rank_bytes, count);  // when the last one has asked
+      Admit(*clients.back(), rank_bytes, count);  // when the last rank has asked
     }
     for (const auto& client : clients) {
       EXPECT_TRUE(Admit(*client, rank_bytes, count));
@@ -105,7 +105,7 @@ class JobSharingTest : public ::testing::Test {
     return clients;
   }
 
-  // Of ranks that learn in proportion, 1 to `most`.
+  // An offer of a job with 1 to `most` ranks, whose goodput is proportional to them.
   static v1::OfferScaleRequest Shared(const RawClient& client, const std::string& job,
                                       uint32_t ranks, uint32_t most) {
     v1::OfferScaleRequest offer;
@@ -129,7 +129,7 @@ class JobSharingTest : public ::testing::Test {
     return response;
   }
 
-  // Offers as often as a job does, until the daemon asks for something or `is_enough`.
+  // Offers as often as a job does, until the daemon makes a request or `is_enough`.
   v1::OfferScaleResponse OfferUntil(
       const v1::OfferScaleRequest& offer,
       const std::function<bool()>& is_enough = [] { return false; }) {
@@ -319,7 +319,7 @@ TEST_F(JobSharingTest, TheNumberThatAJobHas_IsKeptWhenSomebodyAsksForIt) {
   EXPECT_EQ(scale.message(), "keeps the ranks that it has");
 }
 
-// --- over time -----------------------------------------------------------------------------------
+// --- decisions over time -------------------------------------------------------------------------
 
 // The daemon's decisions on a clock of the test's own.
 class JobSharingTimes : public JobSharingTest {
@@ -339,7 +339,7 @@ class JobSharingTimes : public JobSharingTest {
     attached_ = {{session_, {kTenant, "a"}}};
   }
 
-  // Offers each ten seconds. The request that it was told, or kNobody.
+  // Offers every ten seconds. Returns the request that the job gets, or kNobody.
   uint64_t RunFor(int seconds) {
     uint64_t told = kNobody;
     for (int s = 0; s < seconds && told == kNobody; s += 10) {
@@ -387,7 +387,7 @@ TEST_F(JobSharingTimes, ANumberThatSomebodyAskedFor_EndsWithTheRun) {
   Attached(*a);
   sharing_->Hold({kTenant, "a"}, 0, attached_, now_);
   EXPECT_EQ(RunFor(600), kNobody);
-  attached_ = {{session_ + 1, {kTenant, "a"}}};  // a later run of the name
+  attached_ = {{session_ + 1, {kTenant, "a"}}};  // a later run of the same name
   offer_.set_session(session_ + 1);
   now_ = now_ + core::Duration::Seconds(3600);
   EXPECT_NE(RunFor(200), kNobody);
@@ -407,7 +407,7 @@ TEST_F(JobSharingTimes, ANumberThatTheRanksRefused_HoldsNothing) {
   EXPECT_NE(RunFor(200), kNobody);
 }
 
-// --- what the daemon sees ------------------------------------------------------------------------
+// --- the daemon's view ---------------------------------------------------------------------------
 
 TEST_F(JobSharingTest, View_OfSharedAndOtherJobs_HasTheRoomOfTheShared) {
   const auto a = BeginRanks("a", 2, kRankBytes);
@@ -447,7 +447,7 @@ TEST_F(JobSharingTest, View_OfATenantWithAGuarantee_KeepsItsRoomForItsJobs) {
   EXPECT_EQ(view.room.memory_bytes, 5 * kRankBytes) << "two are of uid:2, one is taken";
 }
 
-// The word of a job takes nothing from others.
+// A job's false report takes nothing from others.
 TEST_F(JobSharingTest, View_OfAJobThatSaysAFalseNumberOfRanks_HasThoseOfTheLedger) {
   const auto a = BeginRanks("a", 2, kRankBytes);
   for (const uint32_t said : {1u, 65536u}) {
@@ -459,7 +459,7 @@ TEST_F(JobSharingTest, View_OfAJobThatSaysAFalseNumberOfRanks_HasThoseOfTheLedge
   EXPECT_EQ(View({Said("a", 2, 4)}).jobs[0].fixed, "");
 }
 
-// It has given its memory back, and waits as others do.
+// The job has given its memory back, and waits like others.
 TEST_F(JobSharingTest, View_OfASharedJobThatWaits_MakesRoomForIt) {
   const auto first = Begin("first", 6 * kRankBytes);
   const auto a = Attach("a");

@@ -53,7 +53,7 @@ class ScaleRequestsTest : public ::testing::Test {
   }
 
   ScaleRequests requests_;
-  std::string run_ = "4f1c";  // of the ranks that offer
+  std::string run_ = "4f1c";  // the run of the ranks that offer
   bool can_move_ = true;
   ScaleRequests::Sessions attached_ = {{1, kMine}, {2, kMine}};
   core::Time now_ = core::Time::FromNanoseconds(1);
@@ -68,12 +68,12 @@ TEST_F(ScaleRequestsTest, OfAJobThatTakesThem_ReachItsRankAndEndAsItSays) {
   const v1::OfferScaleResponse told = Offer(1);
   EXPECT_EQ(told.number(), asked->number());
   EXPECT_EQ(told.ranks(), 4u);
-  EXPECT_EQ(Offer(1, asked->number(), "taken").number(), 0u);  // not told again
+  EXPECT_EQ(Offer(1, asked->number(), "taken").number(), 0u);  // the request is not sent again
   EXPECT_EQ(StateOf(asked->number()), "taken");
   attached_ = {{9, kMine}};  // the first rank of the new group
   Offer(9, asked->number(), "done");
   EXPECT_EQ(StateOf(asked->number()), "done");
-  Offer(9, asked->number(), "refused");  // the first word counts
+  Offer(9, asked->number(), "refused");  // the first result counts
   EXPECT_EQ(StateOf(asked->number()), "done");
 }
 
@@ -107,7 +107,7 @@ TEST_F(ScaleRequestsTest, OfARunThatDied_AreNotForTheNextOneOfItsName) {
   Offer(1);
   const auto asked = Ask(4);
   ASSERT_TRUE(asked.ok());
-  attached_ = {{9, kMine}};  // ranks of the same run, started again
+  attached_ = {{9, kMine}};  // restarted ranks of the same run
   EXPECT_EQ(Offer(9).number(), asked->number());
   attached_ = {{11, kMine}};
   run_ = "9b30";
@@ -121,7 +121,7 @@ TEST_F(ScaleRequestsTest, ThatTheRanksInTheTakersPlaceDoNotKnow_HaveFailed) {
   const auto asked = Ask(4);
   ASSERT_TRUE(asked.ok());
   Offer(1, asked->number(), "taken");
-  Offer(1);  // it is at it
+  Offer(1);  // the rank works on the request
   EXPECT_EQ(StateOf(asked->number()), "taken");
   attached_ = {{9, kMine}};
   Offer(9);
@@ -140,7 +140,8 @@ TEST_F(ScaleRequestsTest, OfAJobThatHasNoRanksForAMinute_HaveFailed) {
   EXPECT_EQ(StateOf(asked->number()), "refused");
 }
 
-// They may be in the queue, or load a large model. A second request is told of the first.
+// New ranks may be in the queue, or load a large model. A second request gets the first as its
+// answer.
 TEST_F(ScaleRequestsTest, OfNewRanksThatTakeLongToStart_WaitForThem) {
   Offer(1);
   const auto asked = Ask(4);
@@ -155,7 +156,7 @@ TEST_F(ScaleRequestsTest, OfNewRanksThatTakeLongToStart_WaitForThem) {
   EXPECT_EQ(StateOf(asked->number()), "done");
 }
 
-// The time without ranks counts, not that since their last word.
+// The time without ranks counts, not the time since their last report.
 TEST_F(ScaleRequestsTest, OfNewRanksThatGoAfterLong_WaitForThoseThatFollow) {
   Offer(1);
   const auto asked = Ask(4);
@@ -187,7 +188,7 @@ TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenWhenThereAreMany) {
   EXPECT_THAT(StateOf(numbers.front()), HasSubstr("does not know request"));
 }
 
-// Another tenant's many requests do not push it out.
+// The many requests of another tenant do not displace it.
 TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenForEachTenantAlone) {
   Offer(1);
   const auto mine = Ask(4);
@@ -203,7 +204,7 @@ TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenForEachTenantAlone) {
   EXPECT_EQ(StateOf(mine->number()), "refused");
 }
 
-// Nobody asks for the job by its name any more.
+// These requests are deleted although nobody asks for the jobs by name any more.
 TEST_F(ScaleRequestsTest, OfManyJobsThatEnded_AreForgotten) {
   uint64_t first = 0;
   for (size_t i = 0; i < ScaleRequests::kMostEnded + 2; ++i) {
@@ -227,7 +228,7 @@ TEST_F(ScaleRequestsTest, OfManyJobsThatEnded_AreForgotten) {
   EXPECT_THAT(StateOf(first), HasSubstr("does not know request"));
 }
 
-// Who ends the job waits for ranks to end.
+// A caller that ends the job waits for its ranks to end.
 TEST_F(ScaleRequestsTest, ThatRanksHaveTaken_SayThatTheJobHasNoneBetweenTwoGroups) {
   Offer(1);
   const auto asked = Ask(4);
@@ -260,14 +261,14 @@ TEST_F(ScaleRequestsTest, OfTwoRunsOfOneName_AreTheRunsThatWasAsked) {
   Offer(1);
   const auto asked = Ask(4);
   ASSERT_TRUE(asked.ok());
-  EXPECT_EQ(Offer(2).number(), 0u);  // a run that began after the request
+  EXPECT_EQ(Offer(2).number(), 0u);  // the run began after the request
   EXPECT_EQ(Offer(1).number(), asked->number());
   Offer(1, asked->number(), "taken");
   Offer(2);
   EXPECT_EQ(StateOf(asked->number()), "taken");
 }
 
-// Ranks say to the next daemon what they could not say to the one before.
+// Ranks report to the next daemon what they could not report to the earlier one.
 TEST_F(ScaleRequestsTest, OfTheDaemonBefore_HaveOtherNumbers) {
   Offer(1);
   const auto asked = Ask(4);
@@ -303,7 +304,7 @@ TEST_F(ScaleRequestsTest, OfSharedJobs_AreThoseThatSayWhatTheyWouldDo) {
   ASSERT_TRUE(Ask(4).ok());
   shared = requests_.SharedJobs(attached_, now_);
   EXPECT_THAT(shared[0].why_not, HasSubstr("it was asked for 4 ranks"));
-  Offer(2);  // another run of the name
+  Offer(2);  // another run of the same name
   EXPECT_TRUE(requests_.SharedJobs(attached_, now_).empty());
 }
 
@@ -321,7 +322,7 @@ TEST_F(ScaleRequestsTest, ThatAreWithdrawn_EndUnlessTheRanksHaveTakenThem) {
   EXPECT_EQ(StateOf(second->number()), "taken");
 }
 
-// --- to another host ---
+// --- moves to another host ---
 
 class MoveRequestsTest : public ScaleRequestsTest {
  protected:
@@ -365,7 +366,7 @@ TEST_F(MoveRequestsTest, OfAJobThatCannot_AreRefusedWithTheReason) {
   EXPECT_TRUE(absl::IsInvalidArgument(AskToMove(std::string(256, 'h')).status()));
 }
 
-// The launcher speaks for ranks that are no longer here.
+// The launcher reports for ranks that have left this host.
 TEST_F(MoveRequestsTest, OfARunThatHasLeft_EndAsItsLauncherSays) {
   Offer(1);
   const auto asked = AskToMove("beta");
@@ -388,7 +389,7 @@ TEST_F(MoveRequestsTest, OfARunThatHasLeft_EndAsItsLauncherSays) {
   EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "refused"))) << "the first word counts";
 }
 
-// As "home2" for this host.
+// For example, "home2" is a name of this host.
 TEST_F(MoveRequestsTest, ToThisHostByAnotherName_EndAsTheLauncherSays) {
   Offer(1);
   const auto asked = AskToMove("home2");
@@ -396,13 +397,13 @@ TEST_F(MoveRequestsTest, ToThisHostByAnotherName_EndAsTheLauncherSays) {
   Offer(1, asked->number(), "taken");
   attached_ = {{9, kMine}};
   run_ = "9b30";
-  Offer(9);  // the next ranks are here again, and know nothing of it
+  Offer(9);  // the next ranks are here again, and do not know the request
   EXPECT_EQ(StateOf(asked->number()), "taken");
   EXPECT_TRUE(Tell(asked->number(), "done").ok());
   EXPECT_EQ(StateOf(asked->number()), "done");
 }
 
-// The rank's word that it took the request was lost.
+// The rank's report that it took the request was lost.
 TEST_F(MoveRequestsTest, ThatWereTakenInSilence_EndAsTheLauncherSays) {
   Offer(1);
   const auto asked = AskToMove("beta");

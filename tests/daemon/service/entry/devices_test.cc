@@ -1,4 +1,5 @@
-// A daemon with several host devices, and on a machine of two NUMA nodes, as a client sees it.
+// A daemon with several host devices, and one on a machine of two NUMA nodes, from a client's point
+// of view.
 #include "daemon/service/entry/devices.h"
 
 #include <gmock/gmock.h>
@@ -205,7 +206,8 @@ TEST_F(Devices, DeviceWithANode_LiesOnItAndBringsItsPools) {
   EXPECT_TRUE(numa.bindings()[0].strict);
   ASSERT_TRUE(AllocateHome(*client, kMiB).ok());
   EXPECT_EQ(numa.bindings()[1].node, 1);
-  // A node that has too little left refuses the arena, with the numbers of each.
+  // A node with too little memory left refuses the arena, and the message has the numbers of each
+  // node.
   const auto late = Attach(HelloOf(1, 2));
   const grpc::Status status = CreateArena(*late, 32 * kMiB);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);

@@ -1,4 +1,4 @@
-// Connections that have shown nothing, and ask gRPC for all that it can do.
+// Connections that have not authenticated, and ask gRPC for everything that it can do.
 #include "daemon/service/entry/http2_gate.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ class Http2 : public ::testing::Test {
   DaemonEnv env_;
 };
 
-// gRPC keeps the beginning of a text until its end has come.
+// gRPC buffers the beginning of a header until its end arrives.
 TEST_F(Http2, HeadersWithoutEnd_CloseTheirConnection) {
   const base::UniqueFd fd = Connect(
       Http2Beginning() + Frame(FrameType::kHeaders, 0, 1, std::string("\x00\x01x\x7f\xff\xff\xff\x7f", 8)));
@@ -69,7 +69,7 @@ TEST_F(Http2, StreamsThatAreResetAtOnce_AreReadAsFastAsCallsMayBeGivenUp) {
   const Taken taken = SendWithoutEnd(fd, text, text.size(), kPatienceMilliseconds);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  // Beside what lies in sockets.
+  // Bytes in socket buffers do not count.
   const double most = Http2Budget::kResets.burst + 100 * seconds + 4000;
   EXPECT_LT(static_cast<double>(taken.bytes) * static_cast<double>(pairs) /
                 static_cast<double>(text.size()),
@@ -77,7 +77,7 @@ TEST_F(Http2, StreamsThatAreResetAtOnce_AreReadAsFastAsCallsMayBeGivenUp) {
   EXPECT_FALSE(taken.closed);
 }
 
-// For each of them gRPC keeps kilobytes until they are read.
+// gRPC buffers kilobytes for each ping until the client reads.
 TEST_F(Http2, PingsWithoutEnd_CloseTheirConnection) {
   const base::UniqueFd fd = Connect(Http2Beginning());
   const Taken taken = SendWithoutEnd(fd, Frame(FrameType::kPing, 0, 0, "12345678"), 16 * kMiB,
@@ -87,10 +87,11 @@ TEST_F(Http2, PingsWithoutEnd_CloseTheirConnection) {
   EXPECT_TRUE(IsServed());
 }
 
-// Each is answered, and the answers of who reads nothing would be kept.
+// Each SETTINGS frame is answered, and gRPC would buffer the answers of a client that reads
+// nothing.
 TEST_F(Http2, SettingsOfAClientThatReadsNothing_AreNotReadAnyMore) {
   DaemonEnvOptions options;
-  options.shares.calls_per_second = 1'000'000;  // so that the rate of its frames delays nothing
+  options.shares.calls_per_second = 1'000'000;  // so that the rate of frames delays nothing
   env_.Stop();
   ASSERT_TRUE(env_.Start(options).ok());
   const base::UniqueFd fd = Connect(Http2Beginning());
@@ -102,7 +103,7 @@ TEST_F(Http2, SettingsOfAClientThatReadsNothing_AreNotReadAnyMore) {
 
 TEST_F(Http2, WhatIsNoHttp2_IsClosed) {
   const base::UniqueFd fd = Connect("GET / HTTP/1.1\r\n\r\n");
-  // gRPC's own beginning may come first.
+  // gRPC's own first frames may come before the end.
   RawMessage message;
   for (int i = 0; i < 10 && !message.end; ++i) message = Receive(fd);
   EXPECT_TRUE(message.end);
@@ -116,7 +117,7 @@ TEST_F(Http2, ClientThatHasGone_CountsNoMore) {
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(IsServed()) << i;
 }
 
-// Calls whose answers nobody reads: the daemon ends all the same.
+// The daemon ends even if clients read no answers.
 TEST_F(Http2, ConnectionsThatReadNothing_DoNotKeepTheDaemonFromEnding) {
   std::vector<base::UniqueFd> open;
   for (int i = 0; i < 8; ++i) {

@@ -61,7 +61,7 @@ TEST(Http2Inspector, HeadersAndContinuations_ArePassedUpToTheirLimitAndNoFurther
   EXPECT_THAT(status.message(), HasSubstr("headers of 16385 bytes in 2 frames; 16384 bytes"));
 }
 
-// Continuations of nothing cost work too.
+// Empty continuations cost work too.
 TEST(Http2Inspector, HeadersInTooManyFrames_AreRefused) {
   std::string text = Http2Beginning() + Frame(FrameType::kHeaders, 0, 1, "");
   for (uint32_t i = 1; i < kMaxHeaderBlockFrames; ++i) {
@@ -114,7 +114,7 @@ TEST(Http2Budget, StreamsAndFrames_FollowTheRateOfCalls) {
   EXPECT_NEAR(static_cast<double>(budget.NanosecondsLeft(kCalls, At(1))), 2e9, 10);
 }
 
-// A daemon that allows one call a second still lets its clients connect.
+// A daemon that allows one call a second still lets clients connect.
 TEST(Http2Budget, OfADaemonThatAllowsFewCalls_IsThatOfFifty) {
   Http2Budget budget;
   budget.Charge({.streams = 400, .frames = 4000}, {.per_second = 1, .burst = 4}, At(1));

@@ -20,7 +20,7 @@ class SocketFilesTest : public ::testing::Test {
  protected:
   absl::StatusOr<SocketFiles> Acquire() { return SocketFiles::Acquire(socket_, options_); }
   std::string Beside(const char* suffix) const { return absl::StrCat(socket_, suffix); }
-  // As the servers do.
+  // Makes the same files as the servers.
   void MakeAll() const {
     for (const char* suffix : {"", shm::kAttachSuffix, config::kHttpSuffix, shm::kHolderSuffix}) {
       folder_.Write("new/socket" + std::string(suffix), "");

@@ -80,7 +80,7 @@ TEST_F(StopSignsTest, TerminalThatIsClosed_StopsTheDaemon) {
   EXPECT_TRUE(stopping());
 }
 
-// The terminal's end sends one, which is no order to read anything.
+// The end of the terminal sends SIGHUP, which then does not mean to read the configuration again.
 TEST_F(StopSignsTest, SighupOfAClosedTerminal_ReadsNothingAgain) {
   options_.terminal = std::move(terminal_.read);
   ASSERT_TRUE(signs_.Watch().ok());

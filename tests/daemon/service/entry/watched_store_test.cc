@@ -13,7 +13,7 @@
 namespace geminid::service {
 namespace {
 
-// Ends whenever a test says so.
+// A store that ends whenever a test ends it.
 class EndingStore final : public holder::DescriptorStore {
  public:
   absl::Status Put(const std::string&, int) override { return absl::OkStatus(); }
@@ -54,7 +54,7 @@ class WatchedStoreTest : public ::testing::Test {
     store_->End();
     loop_->RunOnce(0);
   }
-  // As the daemon does when the deadline comes. False: there is none.
+  // Moves the clock to the deadline, as the daemon does. False: there is no deadline.
   bool ReachDeadline() {
     const std::optional<int64_t> deadline = watched_.NextDeadline();
     if (!deadline.has_value()) return false;

@@ -20,7 +20,7 @@ core::EngineOptions Node(uint64_t host_bytes, std::vector<uint64_t> device_bytes
   return engine;
 }
 
-// As the next daemon finds it.
+// The record as the next daemon finds it.
 NodeRecord Next(const NodeRecord& record) {
   absl::StatusOr<NodeRecord> next = NodeRecord::Open(record.fd());
   EXPECT_TRUE(next.ok()) << next.status();

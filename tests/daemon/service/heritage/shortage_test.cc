@@ -1,4 +1,5 @@
-// A daemon that starts while the system lacks what it needs: the sessions of an earlier one wait.
+// A daemon starts while the system lacks descriptors or memory. The sessions of an earlier daemon
+// wait.
 #include "daemon/service/heritage/shortage.h"
 
 #include <fcntl.h>
@@ -50,7 +51,7 @@ TEST(Shortage, AnotherError_IsNone) {
             absl::StatusCode::kDataLoss);
 }
 
-// Short of descriptors from the moment on at which it has listed what it keeps.
+// A store that is short of descriptors once it has listed its names.
 class ShortStore final : public holder::DescriptorStore {
  public:
   ShortStore(Kept* kept, int more) : store_(kept), more_(more) {}
@@ -129,7 +130,7 @@ TEST_F(ShortageTest, ThatPasses_IsWaitedOut) {
   EXPECT_EQ((*hub)->AttachedSessions(), 1u);
 }
 
-// What contradicts itself is found once it was taken over.
+// A manifest that contradicts itself is detected after the takeover.
 TEST_F(RestartTest, SessionsOfAManifestThatContradictsItself_LoseTheirMemory) {
   const std::unique_ptr<Session> session = Connect();
   ASSERT_TRUE(session
@@ -141,7 +142,7 @@ TEST_F(RestartTest, SessionsOfAManifestThatContradictsItself_LoseTheirMemory) {
   ASSERT_EQ(pools.size(), 1u);
   const base::UniqueFd pool(::fcntl(kept_.Of(pools[0]).get(), F_DUPFD_CLOEXEC, 0));
   const base::UniqueFd slab(::fcntl(kept_.Of("s1-slab0").get(), F_DUPFD_CLOEXEC, 0));
-  // The second chunk lies over the first one, each inside their pool.
+  // The second chunk overlaps the first. Each lies inside their pool.
   constexpr size_t kSecondRecord = 128 + 128;
   Exchange("manifest", kSecondRecord + 16, 60'000);
   Exchange("manifest", kSecondRecord + 32, 0);

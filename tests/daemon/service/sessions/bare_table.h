@@ -1,4 +1,4 @@
-// A session table with what works on it and no hub: for tests of one part at a time.
+// A session table with the objects that work on it and no hub, for tests of one part at a time.
 #ifndef GEMINID_TESTS_DAEMON_SERVICE_SESSIONS_BARE_TABLE_H_
 #define GEMINID_TESTS_DAEMON_SERVICE_SESSIONS_BARE_TABLE_H_
 
@@ -19,7 +19,7 @@
 
 namespace geminid::service {
 
-// Knows the names of what it has.
+// A store that only remembers the names.
 class NamesStore final : public holder::DescriptorStore {
  public:
   absl::Status Put(const std::string& name, int) override {

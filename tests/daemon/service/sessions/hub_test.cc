@@ -1,4 +1,4 @@
-// The hub without a daemon around it: what one session's requests do for another.
+// The hub without a daemon around it: how one session's requests affect another.
 #include "daemon/service/sessions/hub.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 using Requests = shm::RingWriter<shm::Request, shm::kRingEntries>;
 using Responses = shm::RingReader<shm::Response, shm::kRingEntries>;
 
-// A session with one chunk at home, and its client's end of the rings.
+// A session with one chunk at home, and the client's end of its rings.
 class Client {
  public:
   explicit Client(Hub* hub, const std::string& run = "") : hub_(hub) {
@@ -57,14 +57,14 @@ class Client {
   Hub::Pumped Send(shm::Request request) {
     request.request_id = ++sent_;
     EXPECT_TRUE(requests_->TryPush(request));
-    Hub::Pumped pumped = Hub::Pumped::kMore;  // on a busy machine at its bound of time
+    Hub::Pumped pumped = Hub::Pumped::kMore;  // on a busy machine the pump may reach its time limit
     while (pumped == Hub::Pumped::kMore) pumped = hub_->Pump(session_);
     return pumped;
   }
   bool Read(shm::Response* response) {
     return responses_->TryPop(response) == Responses::Result::kEntry;
   }
-  // An answer that says only that there is no such chunk.
+  // Causes a response that says that there is no such chunk.
   Hub::Pumped Fail() {
     shm::Request request = {};
     request.op = shm::RequestOp::kDrop;
@@ -98,7 +98,7 @@ class Client {
   uint64_t sent_ = 0;
 };
 
-// A hub of little memory; `store`, unless null, keeps what it has.
+// A hub with little memory. `store`, unless null, stores its descriptors.
 std::unique_ptr<Hub> SmallHub(Limits* limits, holder::DescriptorStore* store = nullptr) {
   HubOptions options;
   options.limits = limits;
@@ -120,7 +120,7 @@ absl::StatusOr<SessionPtr> OpenSuccessor(Hub* hub, const core::SessionSpec& spec
   return hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
 }
 
-// Asks the hub something, on another thread, whenever it is given something to keep.
+// A store that calls the hub on another thread whenever it gets a descriptor.
 class CuriousStore final : public holder::DescriptorStore {
  public:
   absl::Status Put(const std::string&, int) override {
@@ -143,7 +143,7 @@ class CuriousStore final : public holder::DescriptorStore {
   int asked_questions = 0;
 };
 
-// A holder that is stopped, or slow, stops the session that it is to keep, and nobody else.
+// A stopped or slow store stops the session whose descriptors it gets, and no other.
 TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyElse) {
   Limits limits{config::TenantShares{}};
   CuriousStore store;
@@ -171,7 +171,8 @@ TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyWhenASuccessorComes) {
   EXPECT_EQ(store.unanswered, 0);
 }
 
-// Remembers what it has, and ends a session while it is being given that session's first thing.
+// A store that remembers its names, and ends a session while it gets that session's first
+// descriptor.
 class EndingStore final : public holder::DescriptorStore {
  public:
   absl::Status Put(const std::string& name, int fd) override {
@@ -196,7 +197,7 @@ class EndingStore final : public holder::DescriptorStore {
   }
   void Finish() override {}
 
-  // All that it had is gone.
+  // Loses all names.
   void LoseAll(std::function<void()> end) {
     std::lock_guard<std::mutex> lock(mutex_);
     names_.clear();
@@ -256,7 +257,8 @@ TEST(Hub, StoreThatIsFilledAgain_GetsAllOfASessionWithFewDescriptors) {
   EXPECT_EQ(store.names(), all);
 }
 
-// What it had is kept still, and has come to its own successor in the second case.
+// The names of the session that died stay stored. In the second case its own replacement has
+// claimed them.
 TEST(Hub, SuccessorThatDiesWhileItIsKept_TakesNothingOutOfTheStore) {
   for (const bool has_successor : {false, true}) {
     SCOPED_TRACE(has_successor);
@@ -277,11 +279,12 @@ TEST(Hub, SuccessorThatDiesWhileItIsKept_TakesNothingOutOfTheStore) {
     });
     EXPECT_TRUE(absl::IsAborted(OpenSuccessor(hub.get(), spec).status()));
     EXPECT_TRUE(store.names().contains(KeepsakeName(id, kKeptCommit)));
-    EXPECT_GE(store.names().size(), all);  // predecessors' go later
+    EXPECT_GE(store.names().size(), all);  // the descriptors of replaced sessions are removed later
   }
 }
 
-// Its end is left to whoever destroys the garbage, slice by slice: others are served before that.
+// The owner of the garbage frees the chunks slice by slice, and other clients are served in
+// between.
 TEST(Hub, SessionThatCloses_HoldsUpNobodyUntilItsChunksAreFreed) {
   Limits limits{config::TenantShares{}};
   const std::unique_ptr<Hub> hub = SmallHub(&limits);
@@ -331,7 +334,8 @@ TEST(Hub, SessionThatEnds_HasEndedForAllWhoAsk) {
   EXPECT_TRUE(!attached(id) && replacement->ended());
 }
 
-// One copy at a time over the link of both: the end of one's is the beginning of the other's.
+// Both sessions share a link that carries one copy at a time, so one copy begins when the other
+// ends.
 TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
   Limits limits{config::TenantShares{}};
   const std::unique_ptr<Hub> hub = SmallHub(&limits);
@@ -344,7 +348,7 @@ TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
   ASSERT_EQ(waits.Load(), Hub::Pumped::kArmed);
   for (uint32_t i = 0; i < shm::kRingEntries; ++i) ASSERT_NE(waits.Fail(), Hub::Pumped::kCorrupt);
   busy.Done(ticket);
-  // It reads what there is and says nothing.
+  // The client reads its ring and sends nothing.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   shm::Response response = {};
   while (response.op != shm::ResponseOp::kTicket) {

@@ -1,4 +1,4 @@
-// A plan as it is kept: read back whole, or refused with the reason.
+// A stored plan is read back whole, or refused with the reason.
 #include "daemon/service/sessions/kept_plan.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ absl::Status ReadOf(const std::string& file) {
   return kept->Read(kSession).status();
 }
 
-// With a checksum that is right.
+// Sets the right checksum.
 std::string Signed(std::string file) {
   const size_t at = offsetof(KeptPlanHeader, crc32c);
   uint32_t crc = shm::Crc32c(file.data(), at);
@@ -86,7 +86,7 @@ TEST(KeptPlan, OfAnotherReleaseOrSession_SaysSo) {
   EXPECT_EQ(ReadOf(file).code(), StatusCode::kFailedPrecondition);
 }
 
-// Right by its checksum, and nothing that this planner made.
+// The file has the right checksum, but this planner did not make it.
 TEST(KeptPlan, ThatContradictsItself_IsDataLoss) {
   const KeptPlan::Contents good = PlannedChain(3, 2 * kMiB);
   const auto expect_refused = [&](const char* what, auto change) {
@@ -128,7 +128,7 @@ TEST(KeptPlan, OfTooLargeATrace_IsNotMade) {
             StatusCode::kResourceExhausted);
 }
 
-// --- the hub's memory for them -------------------------------------------------------------------
+// --- the hub's memory for plans ------------------------------------------------------------------
 
 SessionPtr OpenOne(Hub* hub, std::vector<base::UniqueFd>* clients) {
   int ends[2] = {-1, -1};

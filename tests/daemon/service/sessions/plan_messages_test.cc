@@ -17,7 +17,7 @@ TEST(TraceFromMessage, LinkWithoutTheLaterFields_IsALinkOfItsOwn) {
   EXPECT_EQ(link.ranks_per_uplink, 1u);
 }
 
-// Both ways by name: the conversion goes by the order of the fields.
+// Converts both ways by name, because the conversion itself uses the order of the fields.
 TEST(TraceFromMessage, EveryField_KeepsItsName) {
   v1::Trace message;
   message.set_arena_bytes(1);
@@ -84,7 +84,7 @@ TEST(PlanFromMessage, OfAPlan_MakesTheSameMessageAgain) {
   const v1::Plan message = Planned(trace).plan;
   ASSERT_GT(message.stalls_size(), 0);
   v1::Plan again = ToMessage(trace, PlanFromMessage(message));
-  // Made of the whole plan, its options and residencies included.
+  // The hash covers the whole plan, with its options and residencies.
   again.set_plan_hash(message.plan_hash());
   again.set_explanation(message.explanation());
   EXPECT_EQ(again.SerializeAsString(), message.SerializeAsString());

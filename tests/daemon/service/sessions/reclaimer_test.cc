@@ -12,7 +12,7 @@
 namespace geminid::service {
 namespace {
 
-// A GPU's: it comes back when somebody says so.
+// An arena of a GPU. Its memory returns when the test says so.
 class SlowArena final : public memory::DeviceArena {
  public:
   using Done = std::function<void(absl::Status)>;

@@ -10,7 +10,7 @@ namespace {
 using Requests = shm::RingWriter<shm::Request, shm::kRingEntries>;
 using Responses = shm::RingReader<shm::Response, shm::kRingEntries>;
 
-// A client's ends of the rings, and the daemon's.
+// Both ends of a session's rings.
 class SessionRingsTest : public ::testing::Test {
  protected:
   SessionRingsTest()
@@ -57,7 +57,7 @@ TEST_F(SessionRingsTest, Request_StaysUntilItIsDone) {
 TEST_F(SessionRingsTest, ResponsesBeyondTheRing_ComeInOrderOnceThereIsRoom) {
   uint64_t sent = 0;
   while (Answer(&rings_, sent + 1)) ++sent;
-  sent += 1;  // the one that waits
+  sent += 1;  // the answer that waited
   EXPECT_FALSE(Answer(&rings_, ++sent));
   EXPECT_FALSE(rings_.FlushResponses()) << "the client has read nothing";
   shm::Response response;
@@ -72,7 +72,7 @@ TEST_F(SessionRingsTest, ResponsesBeyondTheRing_ComeInOrderOnceThereIsRoom) {
   }
 }
 
-// The earlier daemon died after its answer and before it let go of the request.
+// The earlier daemon died after its answer and before it removed the request.
 TEST_F(SessionRingsTest, RequestThatWasAnswered_IsPassedOverByTheNextDaemon) {
   Ask(1);
   EXPECT_TRUE(Answer(&rings_, 1));

@@ -34,7 +34,7 @@ TEST_F(SessionTableTest, SessionThatIsNotThere_IsNull) {
   EXPECT_EQ(table_.Lock().Find(shm::SessionId{1}), nullptr);
 }
 
-// Anybody may come between two slices, and nobody within one.
+// Other threads may take the mutex between two slices, and not within one.
 TEST_F(SessionTableTest, Slices_AreEachUnderTheMutexAndNotBetween) {
   int slices = 0;
   int between = 0;
@@ -47,7 +47,7 @@ TEST_F(SessionTableTest, Slices_AreEachUnderTheMutexAndNotBetween) {
         between = slices;
       });
     }
-    // The last slice comes when the other thread has been served.
+    // The last slice comes after the other thread has run.
     return between > 0;
   });
   loop.join();

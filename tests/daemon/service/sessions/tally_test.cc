@@ -7,7 +7,7 @@ namespace {
 
 class TallyTest : public BareTable {
  protected:
-  // As its client counts.
+  // Counts as the client does.
   static void SetStep(const SessionPtr& session, uint64_t step) {
     session->segments().client()->counters.step.store(step);
   }
@@ -31,7 +31,7 @@ TEST_F(TallyTest, CountsOfASession_OutliveIt) {
   EXPECT_EQ(Steps(locked), 3u);
 }
 
-// Its memory is out of date, and its replacement counts there next.
+// The session's counters are out of date, and its replacement counts there next.
 TEST_F(TallyTest, SessionWithoutAClient_IsNotReadAgain) {
   const SessionPtr session = Open();
   SetStep(session, 3);

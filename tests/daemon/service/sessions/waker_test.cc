@@ -35,7 +35,7 @@ TEST(WakeTurns, TenantWhoseWakeUpLasted_IsLeftToTheThreadUntilItIsQuickAgain) {
   turns.Suspect("a");
   EXPECT_TRUE(turns.IsLeftToThread("a", At(5000)));
   EXPECT_FALSE(turns.IsLeftToThread("b", At(0))) << "it is no business of other tenants";
-  // The processor was somewhere else: the wake-up itself is quick.
+  // The thread waited for a processor; the wake-up itself is quick.
   turns.Took("a", kQuick, At(5000));
   EXPECT_FALSE(turns.IsLeftToThread("a", At(5000)));
 }
@@ -64,7 +64,7 @@ TEST(WakeTurns, OneThatWaits_IsNotSentTwice) {
   EXPECT_EQ(turn.sleeper, a);
   EXPECT_EQ(turn.end, Sleeper::End::kAll);
   EXPECT_EQ(turns.Next(At(0)).sleeper, nullptr);
-  // One that comes while it is being sent may be for something newer.
+  // An addition during the wake-up may be for newer work.
   turns.Add(a, Sleeper::End::kNothing);
   EXPECT_NE(turns.Next(At(0)).sleeper, nullptr);
 }
@@ -115,7 +115,7 @@ TEST(WakeTurns, Forgotten_AreThoseWhoseWakeUpsHaveNotLastedForAWhile) {
   EXPECT_FALSE(turns.knows_nobody()) << "nobody has measured it yet";
 }
 
-// Says by which thread it was woken, and waits there until it may go on.
+// A sleeper that reports the thread that wakes it, and blocks there until it may continue.
 class SlowSleeper : public Sleeper {
  public:
   const std::string& tenant() const override { return tenant_; }
@@ -146,7 +146,7 @@ TEST(Waker, ConnectionThatEnds_IsEndedByTheThread) {
   waker.End(slow, Sleeper::End::kAll);  // does not wait
   EXPECT_NE(slow->EnteredBy(), std::this_thread::get_id());
   const auto other = std::make_shared<CountingSleeper>("other");
-  waker.Wake(other);  // nobody else's wake-up waits for it
+  waker.Wake(other);  // no other wake-up waits for the slow one
   EXPECT_EQ(other->woken_by, std::vector{std::this_thread::get_id()});
   slow->GoOn();
 }

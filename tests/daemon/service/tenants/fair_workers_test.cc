@@ -33,7 +33,7 @@ TEST(FairWorkers, Tenants_TakeTurns) {
   ASSERT_TRUE(workers.ok());
   std::promise<void> release;
   const std::shared_future<void> released = release.get_future().share();
-  std::string order;  // of the one thread
+  std::string order;  // of the one thread's work
   (*workers)->Submit("c", [released] { released.wait(); });
   for (int i = 0; i < 3; ++i) (*workers)->Submit("a", [&] { order += 'a'; });
   for (int i = 0; i < 3; ++i) (*workers)->Submit("b", [&] { order += 'b'; });

@@ -6,7 +6,7 @@
 namespace geminid::service {
 namespace {
 
-// A connection whose other end is this process.
+// A connection whose peer is this process.
 base::UniqueFd Connection() {
   int ends[2] = {-1, -1};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -21,7 +21,7 @@ TEST(FloodGuard, ProcessThatConnectsTwiceAsOftenAsATenantMay_Passes_MoreFloods) 
   FloodGuard guard(&limits);
   const base::UniqueFd connection = Connection();
   const core::Time start = core::Time::FromNanoseconds(1'000'000'000);
-  // Twice ten seconds' worth at once.
+  // The burst is twice ten seconds' worth.
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(guard.Floods(connection, start)) << i;
   EXPECT_TRUE(guard.Floods(connection, start));
   const core::Time later = start + core::Duration::Seconds(1);

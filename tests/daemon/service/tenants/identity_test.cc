@@ -45,7 +45,7 @@ TEST(IdentityOf, ByUidAndGid_EachGroupOfAUserIsATenant) {
             "uid:1000,gid:101");
 }
 
-// Who has a range of ids can be 65,536 users at once.
+// The owner of a range of ids can be 65,536 users at once.
 TEST(IdentityOf, IdsOfOneOwnersRanges_AreOneTenantWhateverTellsTenantsApart) {
   const IdOwners owners = {.of_user = "1000", .of_group = "1000"};
   const os::ProcessPlace outside = {.in_container = false, .cgroup = "/user.slice"};
@@ -63,7 +63,7 @@ TEST(IdentityOf, IdsOfOneOwnersRanges_AreOneTenantWhateverTellsTenantsApart) {
             "uid:1000,subgid:1000");
 }
 
-// A range that has been given away by mistake takes nothing from the operator.
+// A range that was granted by mistake does not change the operator.
 TEST(IdentityOf, DaemonsUserWithinARange_StaysTheOperator) {
   const Identity self = IdentityOf(PeerWith(kDaemonsUser, 1), TenantBy::kUid, {}, kDaemonsUser,
                                    {.of_user = "1000", .of_group = {}});
@@ -79,7 +79,7 @@ TEST(IdentityOf, ByContainer_RootOfEachContainerIsATenantAndNoOperator) {
   EXPECT_EQ(a.tenant, "cgroup:/docker/a");
   EXPECT_EQ(b.tenant, "cgroup:/docker/b");
   EXPECT_FALSE(a.is_operator);
-  // Whoever it becomes there, it stays the same tenant.
+  // A process that changes its user there stays the same tenant.
   EXPECT_EQ(IdentityOf(PeerWith(5, 5), TenantBy::kContainer, InContainer("/docker/a"), kDaemonsUser)
                 .tenant,
             a.tenant);
@@ -102,7 +102,7 @@ TEST(IdentityOf, ByCgroup_TwoCgroupsOfOneUserAreTwoTenants) {
   EXPECT_TRUE(IdentityOf(PeerWith(0, 0), TenantBy::kCgroup, a, kDaemonsUser).is_operator);
 }
 
-// Else it could be counted as somebody else by ending at the right moment.
+// Otherwise a process could end at the right moment, and count as another tenant.
 TEST(IdentityOf, ProcessThatHasEnded_IsNobodyElsesTenantAndNoOperator) {
   for (const TenantBy by : {TenantBy::kContainer, TenantBy::kCgroup}) {
     const Identity identity = IdentityOf(PeerWith(0, 0), by, std::nullopt, kDaemonsUser);
@@ -118,7 +118,7 @@ TEST(IdentityOf, ProcessOutsideOfTheDaemonsNamespace_IsItsUserAndNoOperator) {
   EXPECT_FALSE(identity.is_operator);
 }
 
-// A child that connects, as `gid` where the test runs as root, and waits until it may end.
+// A child process that connects, with `gid` if the test runs as root, and waits until it may end.
 class Connected : public ::testing::Test {
  protected:
   void Connect(gid_t gid) {

@@ -1,4 +1,4 @@
-// What one client may ask of the control plane, and what it costs the others.
+// What one client may ask of the control plane, and what its calls cost the others.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr auto kSoon = std::chrono::seconds(1);
 
-// A call of any method, whose messages are bytes and need not come.
+// A call of any method, whose messages are bytes and need not arrive.
 class BareCall {
  public:
   BareCall(const std::shared_ptr<grpc::Channel>& channel, const std::string& path)
@@ -61,7 +61,7 @@ class BareCall {
     if (!buffer.DumpToSingleSlice(&slice).ok()) return "";
     return std::string(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
-  // Once every answer is read, if there is any.
+  // The status, once every answer is read.
   grpc::Status Finish() {
     grpc::Status status;
     stream_->Finish(&status, nullptr);
@@ -100,8 +100,8 @@ class ControlLimits : public ::testing::Test {
     return v1::ChunkService::NewStub(client_->channel())->Allocate(&context, request, &response);
   }
 
-  // The least of several, of no more of them once it is little: whoever has to wait behind others
-  // waits each time, and who waits for a processor of a busy machine does not.
+  // The least time of several tries; stops at the first short one. A caller that queues behind
+  // others waits every time. A caller that only waits for a processor of a busy machine does not.
   static std::chrono::nanoseconds TimeOf(const std::function<void()>& what) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     std::chrono::nanoseconds least = kPatience;
@@ -137,7 +137,7 @@ TEST_F(ControlLimits, CompressedRequest_IsRefused) {
 }
 
 TEST_F(ControlLimits, RequestWithoutAToken_IsRefusedWithoutBeingRead) {
-  // Its message never comes, so whoever reads first would wait.
+  // The message never arrives, so a daemon that reads first would wait.
   BareCall call(client_->channel(), "/geminid.v1.ChunkService/Allocate");
   EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
 }
@@ -173,7 +173,7 @@ TEST_F(ControlLimits, CallsWhoseRequestsNeverCome_AreCountedAndHoldNoThread) {
   std::vector<std::unique_ptr<BareCall>> hanging;
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (size_t i = 0; i < config::TenantShares().calls; ++i) {
-    // A few per connection, as many as one may have at once.
+    // Each connection has a few calls: as many as one connection may have at once.
     if (i % 8 == 0) channels.push_back(NewChannel(env_.socket()));
     hanging.push_back(
         std::make_unique<BareCall>(channels.back(), "/geminid.v1.MemoryService/GetLedger"));
@@ -194,7 +194,7 @@ TEST_F(ControlLimits, CallsWhoseRequestsNeverCome_AreCountedAndHoldNoThread) {
   }
 }
 
-// Sixty of them made an attach take seven seconds.
+// Sixty such loops used to make an attach take seven seconds.
 TEST_F(ControlLimits, ListingLoops_DoNotKeepOthersWaiting) {
   std::atomic<bool> stop{false};
   std::atomic<int> answered{0};
@@ -216,7 +216,7 @@ TEST_F(ControlLimits, ListingLoops_DoNotKeepOthersWaiting) {
     ASSERT_LT(std::chrono::steady_clock::now() - begin, kPatience);
     std::this_thread::yield();
   }
-  // The burst is over: what comes now comes at the rate.
+  // The burst is over, so further calls are limited to the rate.
   EXPECT_LT(TimeOfAttach(), kSoon);
   stop.store(true);
   for (std::thread& loop : loops) loop.join();

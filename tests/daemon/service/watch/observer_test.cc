@@ -1,4 +1,4 @@
-// The metrics port and the Unix socket beside it, as a collector meets them.
+// The metrics port and the Unix socket beside it, from a collector's point of view.
 #include "daemon/service/watch/observer.h"
 
 #include <arpa/inet.h>
@@ -119,7 +119,7 @@ void AllocateOfEachKind(const geminid::testing::RawClient& client) {
   ASSERT_TRUE(status.ok()) << status.error_message();
 }
 
-// What it costs is a property of the report, in the thread's own time; at most 10 ms are meant.
+// The cost is reported in the thread's own time. The goal is at most 10 ms.
 TEST(Observer, PageOf256Sessions_HasMemoryOfEach) {
   DaemonEnv env;
   geminid::testing::DaemonEnvOptions options;
@@ -158,7 +158,7 @@ TEST(Observer, Root_IsAPageThatLoadsNothingFromElsewhere) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n"));
   EXPECT_THAT(answer, HasSubstr("</html>\n"));
   EXPECT_THAT(answer, HasSubstr("default-src 'none'"));
-  // The one address in it is a name: that of SVG's elements.
+  // The page has one address, which is a name: the namespace of SVG elements.
   std::string rest = answer;
   const std::string svg = "http://www.w3.org/2000/svg";
   rest.erase(rest.find(svg), svg.size());
@@ -194,7 +194,7 @@ TEST_F(TakenPort, ThatNobodyAskedFor_LeavesTheSocket) {
   const auto observer = Observer::Start(options_, NewMonitor());
   ASSERT_TRUE(observer.ok()) << observer.status();
   EXPECT_EQ((*observer)->address(), "");
-  // The other daemon's thread may only be starting, and then it is not ready.
+  // The other daemon's thread may still be starting, and is then not ready.
   while (!other_.daemon().vitals().serving.load()) std::this_thread::yield();
   EXPECT_THAT(AskSocket(options_.socket, "/readyz"), HasSubstr("ok\n"));
 }

@@ -78,12 +78,12 @@ TEST(PlanPage, AnyPlan_IsAPictureAndTheSameAsTables) {
   EXPECT_TRUE(base::PythonReads(page.substr(begin, end - begin), "xml.parse(f)"));
   const std::vector<std::string> moments = RowsOf(page, "moments");
   EXPECT_EQ(moments.size(), 8u);
-  // After the update all weights are stale: the arena is filled at once, and is full.
+  // After the update all weights are stale, so the arena is filled at once and is full.
   EXPECT_THAT(moments[0], StartsWith("<td>0</td><td>3.0 MiB</td><td>0 B</td>"));
   EXPECT_THAT(moments[0], EndsWith("<td>1.0 MiB</td><td>2.0 MiB</td><td>0 B</td><td>0 B</td>"
                                    "<td>3.0 MiB</td><td>100.0 %</td>"));
   EXPECT_THAT(page, HasSubstr("of the arena</th>"));
-  // Each stay of the table is a rectangle of the picture, and the other way round.
+  // Each row of the table is a rectangle of the picture, and each rectangle is a row.
   for (const std::string& row : RowsOf(page, "places")) {
     const std::regex cells(
         "<td>(\\d+)</td><td>(.*)</td><td>(.*)</td><td>(.*)</td><td class=\"text\">(.*)</td>");

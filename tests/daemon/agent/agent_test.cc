@@ -38,7 +38,7 @@ class AgentTest : public ::testing::Test {
                .libcuda = GEMINID_CUDA_DOUBLE,
                .libnvml = GEMINID_NVML_DOUBLE}) {}
 
-  // Of GPU 1 of two, unless it says otherwise.
+  // Starts an agent, for GPU 1 of two unless `uuid` names another.
   void Start(const std::string& uuid = gpu_double::UuidOf(1)) {
     absl::StatusOr<gpus::AgentProcess> process = gpus::AgentProcess::Start(GEMINID_AGENT, uuid);
     ASSERT_TRUE(process.ok()) << process.status();
@@ -74,8 +74,7 @@ class AgentTest : public ::testing::Test {
   }
   Health ReadHealth() { return Ask(RequestType::kHealth, 0, 0).reply.health; }
 
-  // Whether all of a slab is that byte; only the double's can be looked at like
-  // this.
+  // Whether all bytes of a slab have that value. Only a slab of the double can be read like this.
   static bool IsAll(std::byte byte, const base::UniqueFd& slab, uint64_t bytes) {
     const absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(slab, bytes);
     EXPECT_TRUE(mapping.ok()) << mapping.status();
@@ -165,7 +164,7 @@ TEST_F(AgentTest, Slab_IsMadeWithoutAContextAndComesBack) {
   EXPECT_EQ(health.has_context, 0u);
   EXPECT_EQ(node_.calls("cuDevicePrimaryCtxRetain"), 0u);
   made.fd.Reset();
-  EXPECT_EQ(node_.used_bytes(1), 8 * kMiB);  // the agent holds it
+  EXPECT_EQ(node_.used_bytes(1), 8 * kMiB);  // the agent has the slab
   EXPECT_EQ(Ask(RequestType::kRelease, made.reply.slab, 0).reply.type, ReplyType::kReleased);
   EXPECT_EQ(node_.used_bytes(1), 0u);
   EXPECT_EQ(ReadHealth().slabs, 0u);
@@ -244,13 +243,13 @@ TEST_F(AgentTest, LostGpu_EndsTheAgentWithAReason) {
 }
 
 TEST_F(AgentTest, Faults_AreWhatNvmlSays) {
-  node_.RaiseXid(1, 31);  // before anybody watches
+  node_.RaiseXid(1, 31);  // before the agent watches
   StartAndHear();
   EXPECT_EQ(ReadHealth().faults.known, kAllKnown);
   node_.SetUncorrectedErrors(1, 2, 7);
   node_.SetRetiredPagesPending(1, true);
   node_.SetRowRemaps(1, /*pending=*/true, /*failed=*/false);
-  node_.RaiseXid(0, 79);  // another GPU's
+  node_.RaiseXid(0, 79);  // of another GPU
   for (const uint32_t xid : {63, 94}) node_.RaiseXid(1, xid);
   const Faults faults = ReadHealth().faults;
   EXPECT_EQ(faults.volatile_errors, 2u);
@@ -329,7 +328,7 @@ TEST_F(AgentTest, ManySlabs_LeaveNoDescriptorsAndNoMemory) {
     ASSERT_EQ(made.reply.type, ReplyType::kCreated) << StatusOf(made.reply);
     if (i % 10 == 0) Ask(RequestType::kScrub, made.reply.slab, 0);
     ASSERT_EQ(Ask(RequestType::kRelease, made.reply.slab, 0).reply.type, ReplyType::kReleased);
-    if (i == 0) before = open();  // the driver keeps some for itself
+    if (i == 0) before = open();  // the driver has descriptors of its own
   }
   EXPECT_EQ(open(), before);
   EXPECT_EQ(node_.used_bytes(1), 0u);

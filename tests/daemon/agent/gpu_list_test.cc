@@ -25,7 +25,7 @@ TEST(ParseNumaNode, WhatIsNoNode_IsNone) {
   EXPECT_EQ(ParseNumaNode("x"), shm::kNoNumaNode);
 }
 
-// Two GPUs, of which the second is divided into two instances; the handles are numbers.
+// Two GPUs, the second divided into two instances. The handles are numbers.
 NvmlDevice Handle(uintptr_t number) { return reinterpret_cast<NvmlDevice>(number); }
 
 NvmlResult Text(NvmlDevice device, char* text, const char* whole, const char* part) {

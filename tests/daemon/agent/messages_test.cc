@@ -38,7 +38,7 @@ Reply Hello() {
   return reply;
 }
 
-// What is wrong after `change` was made to a good Hello.
+// The error of a Hello after `change`.
 std::string HelloError(const std::function<void(GpuFacts*)>& change) {
   Reply reply = Hello();
   change(&reply.gpu);

@@ -23,7 +23,7 @@ constexpr SupervisionOptions kOptions = {.hello_patience = Duration::Seconds(60)
 
 Time At(double seconds) { return Time::FromNanoseconds(static_cast<int64_t>(seconds * 1e9)); }
 
-// One that has said hello at second 0.
+// An agent that said hello at second 0.
 Supervision Serving() {
   Supervision supervision(kOptions, At(0));
   EXPECT_EQ(supervision.Next(At(0)), Action::kStart);
@@ -60,7 +60,7 @@ TEST(Supervision, IdleAgent_IsAskedForItsHealthOncePerPeriod) {
 TEST(Supervision, RequestWithoutAnswer_IsAHang) {
   Supervision supervision = Serving();
   supervision.Asked(At(1));
-  supervision.Asked(At(15));  // waits behind the first
+  supervision.Asked(At(15));  // waits behind the first request
   EXPECT_EQ(supervision.NextTime(), At(21));
   supervision.Answered(At(20));
   EXPECT_EQ(supervision.Next(At(39)), Action::kNone);
@@ -77,7 +77,7 @@ TEST(Supervision, AgentThatCannotBeEnded_IsNotStartedASecondTime) {
   supervision.Retry(At(1e6));
   EXPECT_EQ(supervision.Next(At(1e6)), Action::kNone);
   supervision.Ended(At(1e6), "signal 9");
-  EXPECT_THAT(supervision.why(), HasSubstr("did not answer"));  // not what the kill was called
+  EXPECT_THAT(supervision.why(), HasSubstr("did not answer"));  // not the status of the kill
   EXPECT_EQ(supervision.state(), AgentState::kWaiting);
 }
 
@@ -119,7 +119,7 @@ TEST(Supervision, Retry_StartsOneThatWasGivenUp) {
 
 TEST(Supervision, OneThatServedLong_IsStartedAgainAfterTheFirstPause) {
   Supervision supervision = Serving();
-  for (double end = 0; end < 3; ++end) {  // the second one on too
+  for (double end = 0; end < 3; ++end) {  // from the second end on, too
     supervision.Ended(At(60 + 100 * end), "signal 11");
     EXPECT_EQ(supervision.NextTime(), At(60.1 + 100 * end));
     supervision.Started(At(100 + 100 * end));
@@ -148,7 +148,7 @@ TEST(Supervision, AgentThatBreaksTheProtocol_IsKilled) {
   EXPECT_EQ(hung_up.why(), "signal 11");
 }
 
-// An agent with a mind of its own: whatever it does, the promises of the header hold.
+// An agent that acts at random. Whatever it does, the contracts of the header hold.
 TEST(Supervision, RandomAgents_AreNeverTwoAndNeverWaitedForInVain) {
   std::mt19937_64 random(7);
   const auto roll = [&](uint64_t sides) { return random() % sides; };
@@ -182,7 +182,7 @@ TEST(Supervision, RandomAgents_AreNeverTwoAndNeverWaitedForInVain) {
         case Action::kNone:
           break;
       }
-      // Nobody is waited for without a time at which that ends, but the dead and the given up.
+      // Every wait has an end time, except for the end of an agent and after it was given up.
       if (supervision.state() != AgentState::kEnding &&
           supervision.state() != AgentState::kGivenUp) {
         ASSERT_TRUE(supervision.NextTime().has_value());

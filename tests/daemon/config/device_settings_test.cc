@@ -21,7 +21,7 @@ v1::Config ConfigOf(const std::string& list) {
   return config;
 }
 
-// What is wrong with a lone device after `change`.
+// The error of a single device after `change`.
 template <typename Change>
 std::string Wrong(const std::string& list, Change change) {
   v1::Config config = ConfigOf(list);

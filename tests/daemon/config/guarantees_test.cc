@@ -1,4 +1,4 @@
-// What tenants are guaranteed, and the other parts of a quota's line that are no limits.
+// The guarantees of tenants, and the other parts of a quota's line that are not limits.
 #include "daemon/config/guarantees.h"
 
 #include <gmock/gmock.h>

@@ -55,7 +55,7 @@ TEST(LacksHeadroom, SizesThatLeaveTooLittle_AreNamedFromTheFirstByteOn) {
   EXPECT_EQ(LacksHeadroom({}, SettingsOf(kGiB, {kGiB}), 64 * kMiB), "") << "nobody knows the total";
 }
 
-// Every mixture of what is given and what is not comes to no more than the machine has.
+// For every mixture of given and missing sizes, the sum is at most the machine's memory.
 TEST(FillInMemory, EveryMixture_FitsOrIsRefused) {
   const std::vector<std::optional<uint64_t>> hosts = {{},       0,        kMiB,     kGiB,
                                                       7 * kGiB, 8 * kGiB, 9 * kGiB, ~uint64_t{0}};

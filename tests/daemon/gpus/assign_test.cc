@@ -18,7 +18,7 @@ std::string UuidOf(int number) {
   return absl::StrCat("GPU-00000000-0000-0000-0000-00000000000", number);
 }
 
-// Of 100 GiB, 95 of them free, at 00000000:3A:00.0 and so on.
+// GPUs of 100 GiB with 95 GiB free, at 00000000:3A:00.0 and so on.
 std::vector<agent::GpuFacts> Gpus(int count) {
   std::vector<agent::GpuFacts> gpus;
   for (int i = 0; i < count; ++i) {
@@ -45,7 +45,7 @@ std::vector<config::DeviceSetting> Settings(const std::string& list) {
   return settings;
 }
 
-// "host 1GiB, GPU-...0 90GiB, none" of what was assigned.
+// The assignment as text: "host 1GiB, GPU-...0 90GiB, none".
 std::string Assigned(const std::string& list,
                      const absl::StatusOr<std::vector<agent::GpuFacts>>& found) {
   const auto devices = AssignGpus(Settings(list), found);

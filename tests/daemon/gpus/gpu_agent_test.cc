@@ -30,7 +30,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr char kGpu[] = "GPU-00000000-0000-0000-0000-000000000001";
 constexpr char kFault[] = "GEMINID_PUPPET";
 
-// An agent on a loop that a thread of its own turns, as the daemon does.
+// An agent on a loop that a thread of its own runs, as in the daemon.
 class GpuAgentTest : public ::testing::Test {
  protected:
   void Start(const char* fault, agent::SupervisionOptions supervision = {}) {
@@ -68,7 +68,7 @@ class GpuAgentTest : public ::testing::Test {
     done.get_future().wait();
   }
 
-  // Turns until it is so: whoever never is hangs the test.
+  // Runs the loop until the condition holds. A condition that never holds hangs the test.
   template <typename Condition>
   AgentReading Await(Condition condition) {
     for (;;) {
@@ -101,14 +101,13 @@ class GpuAgentTest : public ::testing::Test {
   std::thread thread_;
 };
 
-// Soon again, and never given up.
+// Agents restart soon, and are never given up.
 constexpr agent::SupervisionOptions kSoonAgain = {.health_period = core::Duration::Milliseconds(20),
                                                   .first_pause = core::Duration::Milliseconds(1),
                                                   .longest_pause = core::Duration::Milliseconds(1),
                                                   .most_ends = 1000000};
 
-// For those that hang, and for no others: one that only waits for a processor is taken for hung,
-// too.
+// Use it only for agents that hang: an agent that waits for a processor also counts as hung.
 constexpr core::Duration kShort = core::Duration::Milliseconds(200);
 constexpr agent::SupervisionOptions ImpatientForHello() {
   agent::SupervisionOptions options = kSoonAgain;
@@ -156,7 +155,7 @@ TEST_F(GpuAgentTest, Release_WaitsForTheEndOfTheHolder) {
   std::vector<Slab> slabs;
   slabs.push_back(*std::move(slab));
   agent_->Release(std::move(slabs), *os::OpenPidfd(holder), [&] { done.set_value(); });
-  // Whatever the loop had to do first, it has done; and an answer from the agent came after.
+  // The loop has done its earlier work, and an answer of the agent came after it.
   ASSERT_TRUE(agent_->MakeSlab(2 * kMiB, false).ok());
   EXPECT_EQ(released.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   EXPECT_EQ(Held(), 2u);
@@ -185,7 +184,7 @@ TEST_F(GpuAgentTest, KilledAgent_IsStartedAgainAndSlabsLiveOn) {
   EXPECT_GE(after.restarts, 1u);
   EXPECT_THAT(after.why, HasSubstr("signal 9"));
   EXPECT_EQ(::fcntl(slab->fd.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);  // still open
-  // The second agent knows nothing of it, and gives the same number to a slab of its own.
+  // The second agent does not know the slab, and gives the same number to a slab of its own.
   absl::StatusOr<Slab> second = agent_->MakeSlab(2 * kMiB, false);
   ASSERT_TRUE(second.ok()) << second.status();
   ASSERT_EQ(second->id, slab->id);
@@ -206,7 +205,7 @@ TEST_F(GpuAgentTest, HungAgent_IsKilledAndTheCallRefused) {
   Await([](const AgentReading& reading) {
     return reading.state == AgentState::kServing && reading.restarts > 0;
   });
-  // One that was started with the fault may be there still.
+  // An agent that was started with the fault may still be there.
   absl::StatusOr<Slab> slab = agent_->MakeSlab(2 * kMiB, false);
   while (!slab.ok()) slab = agent_->MakeSlab(2 * kMiB, false);
 }
@@ -262,7 +261,7 @@ TEST_F(GpuAgentTest, Health_IsThatOfTheHelloUntilItIsAskedFor) {
   Start("", kSoonAgain);
   const AgentReading hello = Await([](const AgentReading& now) { return now.health.has_value(); });
   EXPECT_EQ(hello.health->total_bytes, uint64_t{8} << 30);
-  // The puppet's GPU is half full whenever it is asked.
+  // The puppet always reports that half of its GPU is free.
   Await([](const AgentReading& now) { return now.health->free_bytes == uint64_t{4} << 30; });
 }
 

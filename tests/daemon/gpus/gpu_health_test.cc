@@ -56,7 +56,7 @@ TEST(GpuHealth, Memory_IsUnhealthyWhereARowCouldNotBeReplaced) {
   EXPECT_EQ(Judge(faults, {}).condition, Condition::kDegraded);
   EXPECT_THAT(Judge(faults, {}).reasons, ElementsAre(HasSubstr("3 errors of memory")));
   faults = Known();
-  faults.aggregate_errors = 3;  // of another time
+  faults.aggregate_errors = 3;  // from an earlier time
   EXPECT_EQ(Judge(faults, {}).condition, Condition::kHealthy);
 }
 

@@ -1,6 +1,5 @@
-// An agent without a GPU. Its slabs are memfds, and the letters of $GEMINID_PUPPET say what is
-// wrong with it. What it holds and what it was asked is in the folder $GEMINID_PUPPET_FOLDER: a
-// file for each slab.
+// An agent without a GPU. Its slabs are memfds, and the letters of $GEMINID_PUPPET name its faults.
+// The folder $GEMINID_PUPPET_FOLDER has a file for each slab, and the requests that the agent got.
 //
 //   hang_hello   says nothing           refuse       says in its last words that it cannot start
 //   hang_create  never makes a slab     full         has no memory

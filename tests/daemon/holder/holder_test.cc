@@ -1,4 +1,4 @@
-// The program geminid-holder, as a process of its own.
+// The program geminid-holder in a process of its own.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -34,14 +34,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int kMilliseconds = 20'000;  // generous: nothing waits for ever
+constexpr int kMilliseconds = 20'000;  // generous: every wait has an end
 
 ino_t InodeOf(int fd) {
   struct stat file = {};
   return ::fstat(fd, &file) == 0 ? file.st_ino : 0;
 }
 
-// Of the process whose command line names the socket; 0: there is none.
+// The process whose command line names the socket; 0: there is none.
 pid_t PidOf(const std::string& socket) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "cmdline");
@@ -76,7 +76,7 @@ class HolderTest : public ::testing::Test {
     }
     return inodes;
   }
-  // Its end of a pair says when nobody keeps the other one any more.
+  // Puts one end of a pair. The other end hangs up once no process has the first.
   base::UniqueFd PutPair(HolderStore* store, const std::string& name) {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -113,14 +113,14 @@ TEST_F(HolderTest, WhatADaemonPut_IsThereForTheNextOne) {
   ASSERT_EQ(listed.size(), 2u);
   EXPECT_EQ(listed.at("memory"), InodeOf(memory.get()));
   EXPECT_TRUE(listed.contains("socket"));
-  // To be asked takes nothing away.
+  // Listing removes nothing.
   EXPECT_EQ(Listed(second.get()).size(), 2u);
   EXPECT_FALSE(HungUp(socket, 0));
   second->Finish();
   EXPECT_TRUE(HungUp(socket, kMilliseconds));
 }
 
-// It met the holder at its listener, and the first one did not.
+// The second daemon met the holder at its listener; the first had started it.
 TEST_F(HolderTest, WhatALaterDaemonPut_IsThereForTheNextOne) {
   const base::UniqueFd memory = *base::CreateSealedMemfd("a", 4096);
   ASSERT_TRUE(Open()->Put("of-the-first", memory.get()).ok());
@@ -171,7 +171,7 @@ TEST_F(HolderTest, WithoutADaemonForTooLong_ItEnds) {
   patience_ = absl::Milliseconds(1);
   const base::UniqueFd socket = PutPair(Open().get(), "socket");
   EXPECT_TRUE(HungUp(socket, kMilliseconds));
-  // The next daemon finds nothing, and keeps on with one of its own.
+  // The next daemon finds nothing, and continues with a holder of its own.
   patience_ = absl::Seconds(60);
   const std::unique_ptr<HolderStore> next = Open();
   EXPECT_TRUE(Listed(next.get()).empty());
@@ -179,7 +179,7 @@ TEST_F(HolderTest, WithoutADaemonForTooLong_ItEnds) {
   next->Finish();
 }
 
-// The daemon came while it could still be met, and too late to be served.
+// The daemon connects while the listener is still open, and too late to be served.
 TEST_F(HolderTest, ThatEndsWhileItIsMet_IsSucceededByOneOfTheDaemonsOwn) {
   absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(socket_, 0600, 1);
   ASSERT_TRUE(listener.ok()) << listener.status();
@@ -192,8 +192,8 @@ TEST_F(HolderTest, ThatEndsWhileItIsMet_IsSucceededByOneOfTheDaemonsOwn) {
   store->Finish();
 }
 
-// Listens at the holder's socket as another user, until it is told to end or meets a daemon. Exits
-// with 1 if it was told anything.
+// Listens at the holder's socket as another user, until it is told to end or a daemon connects.
+// Exits with 1 if it received any message.
 pid_t StartStranger(const std::string& path, const std::array<int, 2>& ready) {
   const pid_t stranger = ::fork();
   if (stranger != 0) return stranger;
@@ -283,13 +283,13 @@ TEST_F(HolderTest, ThatIsToldNonsense_HangsUpAndKeepsWhatItHas) {
   store->Finish();
 }
 
-// A stopped holder, as far as a daemon sees it: it accepts no connection.
+// To a daemon this is a stopped holder: it accepts no connection.
 TEST_F(HolderTest, ThatIsStopped_IsNotWaitedForOnceTheDaemonIsToEnd) {
   const base::UniqueFd listener = *os::ListenSeqpacket(socket_, 0600, 4);
   const base::UniqueFd signals(::eventfd(1, EFD_CLOEXEC));
   signals_ = signals.get();
   int asked = 0;
-  is_to_end_ = [&] { return ++asked == 2; };  // the first signal is another one
+  is_to_end_ = [&] { return ++asked == 2; };  // the first signal does not end the daemon
   const absl::Status told = Open()->List().status();
   EXPECT_TRUE(absl::IsCancelled(told)) << told;
   EXPECT_THAT(told.message(), HasSubstr(socket_));
@@ -309,10 +309,10 @@ TEST_F(HolderTest, ThatIsStoppedWithAllConnectionsThatMayWait_IsNotWaitedForEith
   EXPECT_TRUE(std::filesystem::exists(socket_));
 }
 
-// A holder of version 2, as far as a daemon of version 1 sees it. Its socket stays where it is.
+// To a daemon of version 1 this is a holder of version 2. Its socket stays in place.
 class HolderOfVersion2 {
  public:
-  // `tells`: it says which version it speaks; else it only hangs up.
+  // `tells`: it reports its version; otherwise it only hangs up.
   HolderOfVersion2(const std::string& socket, bool tells)
       : listener_(BlockingListener(socket)), thread_([this, tells] {
           const base::UniqueFd daemon(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -364,7 +364,7 @@ TEST_F(HolderTest, OfAnotherVersion_IsNamedAndNotReplaced) {
   }
 }
 
-// It is told which version the holder speaks; the daemon that speaks it finds all that there was.
+// The holder reports its version. A daemon of that version finds all stored descriptors.
 TEST_F(HolderTest, MetByADaemonOfAnotherVersion_SaysItsOwnAndKeepsWhatItHas) {
   const base::UniqueFd kept = PutPair(Open().get(), "socket");
   const absl::StatusOr<base::UniqueFd> later = os::ConnectSeqpacket(socket_);

@@ -43,7 +43,7 @@ TEST(HolderProtocol, OtherBytes_AreNoMessage) {
   other.op = 8;
   EXPECT_EQ(ReadAgain(other), std::nullopt);
   other = good;
-  std::memset(other.name, 'x', sizeof(other.name));  // no end
+  std::memset(other.name, 'x', sizeof(other.name));  // no terminating zero
   EXPECT_EQ(ReadAgain(other), std::nullopt);
   EXPECT_EQ(Decode(std::as_bytes(std::span(&good, 1)).first(100)), std::nullopt);
   EXPECT_EQ(Decode({}), std::nullopt);

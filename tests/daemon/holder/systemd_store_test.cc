@@ -1,4 +1,4 @@
-// A socket that takes what is sent to systemd, in systemd's place.
+// A socket in systemd's place that receives the messages for systemd.
 #include "daemon/holder/systemd_store.h"
 
 #include <fcntl.h>
@@ -105,7 +105,7 @@ TEST_F(SystemdStoreTest, ServiceWithoutAStore_HasNone) {
   EXPECT_EQ(SystemdStore::Open(TakeHandedOver()), nullptr);
 }
 
-// In a process of its own, whose descriptors 3 and 4 are those that systemd hands over.
+// In a process of its own, whose descriptors 3 and 4 are those that systemd passes.
 TEST_F(SystemdStoreTest, WhatSystemdKept_IsListedByName) {
   const pid_t service = ::fork();
   if (service == 0) {

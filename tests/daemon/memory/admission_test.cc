@@ -24,7 +24,7 @@ TEST(Admission, WhatExists_IsNoLongerCountedTwice) {
   first.Made(50);
   EXPECT_EQ(admission.promised_bytes(), 10u);
   EXPECT_TRUE(admission.Admit(40, 0, [] { return uint64_t{50}; }));
-  first.Made(50);  // no more than was promised
+  first.Made(50);  // no more than the promise
   EXPECT_EQ(admission.promised_bytes(), 0u);
 }
 

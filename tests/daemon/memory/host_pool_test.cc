@@ -31,14 +31,14 @@ PoolOptions Options(uint64_t bytes) {
 
 TEST(HostPool, Create_IsExactSealedBackedAndZero) {
   const uint64_t bytes =
-      33 * (uint64_t{1} << 20) + 3 * base::kPageBytes;  // no round number of pieces
+      33 * (uint64_t{1} << 20) + 3 * base::kPageBytes;  // not a whole number of parts
   absl::StatusOr<HostPool> pool = HostPool::Create(Options(bytes), os::ReadMachine());
   ASSERT_TRUE(pool.ok()) << pool.status();
   EXPECT_EQ(pool->bytes(), bytes);
   struct stat facts;
   ASSERT_EQ(::fstat(pool->fd().get(), &facts), 0);
   EXPECT_EQ(static_cast<uint64_t>(facts.st_size), bytes);
-  // Backed to the last page, and no page more.
+  // Backed up to the last page, and by no further page.
   EXPECT_EQ(static_cast<uint64_t>(facts.st_blocks) * 512, bytes);
   EXPECT_EQ(::fcntl(pool->fd().get(), F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
             F_SEAL_GROW | F_SEAL_SEAL);
@@ -102,7 +102,7 @@ TEST(HostPool, FitsHugePages_WholePagesAndEnoughOfThem) {
   EXPECT_FALSE(FitsHugePages(uint64_t{2} << 20, os::HugePages()));
 }
 
-// A pool in reserved pages takes no ordinary ones, and the other way round.
+// A pool in reserved pages takes no ordinary pages, and the reverse.
 TEST(BytesForPools, OfReservedPages_AreThoseWhereThereAreMoreOfThem) {
   const auto available = [](bool reserved) {
     return uint64_t{reserved ? 700u : 1064u} << 20;  // within cgroups, on the machine
@@ -125,7 +125,7 @@ TEST(BytesForPools, OfReservedPages_AreThoseWhereThereAreMoreOfThem) {
 
 TEST(HostPool, Create_HugePagesPromisedButGone_FallsBack) {
   os::Machine machine = os::ReadMachine();
-  // More than are free now, as if another program had taken them since they were counted.
+  // More pages than are free now, as if another program had taken some since they were counted.
   machine.huge_pages.page_bytes = uint64_t{2} << 20;
   machine.huge_pages.free_pages = uint64_t{1} << 20;
   PoolOptions options = Options(uint64_t{4} << 20);
@@ -135,7 +135,7 @@ TEST(HostPool, Create_HugePagesPromisedButGone_FallsBack) {
   EXPECT_EQ(pool->bytes(), options.bytes);
 }
 
-// Whoever takes them beyond the limit is ended by the kernel, or ends somebody else.
+// The kernel would end the process that takes pages beyond the limit, or another one.
 TEST(HostPool, Create_HugePagesThatCountAgainstCgroups_AreBoundByTheirLimits) {
   os::Machine machine = os::ReadMachine();
   machine.huge_pages.page_bytes = uint64_t{2} << 20;
@@ -150,7 +150,7 @@ TEST(HostPool, Create_HugePagesThatCountAgainstCgroups_AreBoundByTheirLimits) {
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr("cgroups' memory limits, against which huge pages count, leave only 1.0 MiB"));
-  // One that falls back to ordinary pages has not taken its own place.
+  // A pool that falls back to ordinary pages is not refused because of its own reservation.
   options.available_bytes = [](bool) { return uint64_t{70} << 20; };
   EXPECT_TRUE(HostPool::Create(options, machine).ok());
 }
@@ -167,7 +167,7 @@ TEST(NodeOfLocalRank, Ranks_GoToTheNodesInBlocks) {
   EXPECT_THAT(NodesOfRanks(2, two), ElementsAre(0, 1));
   EXPECT_THAT(NodesOfRanks(3, two), ElementsAre(0, 0, 1));
   EXPECT_THAT(NodesOfRanks(8, two), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
-  // Nodes need not be numbered without gaps.
+  // Numbers of nodes may have gaps.
   EXPECT_THAT(NodesOfRanks(2, {{0, kGiB, kGiB}, {8, kGiB, kGiB}}), ElementsAre(0, 8));
 }
 

@@ -1,4 +1,4 @@
-// The catalogue keeps Prometheus' rules, its bounds, and docs/metrics.md to the code.
+// The catalogue follows Prometheus' rules and its own bounds, and docs/metrics.md agrees with it.
 #include "daemon/metrics/catalogue.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@
 namespace geminid::metrics {
 namespace {
 
-// Of all metrics together.
+// The most series of all metrics together.
 MostSeries MostOfAll() {
   MostSeries most = {0, 0};
   for (const Metric* metric : Catalogue()) {
@@ -53,7 +53,7 @@ TEST(Catalogue, NamesTypesAndHelp_KeepPrometheusRules) {
 
 constexpr size_t kDevices = shm::kMaxDevices;
 
-// More than fits of everything that clients can make more of.
+// A reading with more than the bound of everything that clients can create.
 Reading LargestReading() {
   Reading reading;
   reading.sessions_survive = true;
@@ -116,7 +116,7 @@ Reading LargestReading() {
   return reading;
 }
 
-// How many lines each metric has in the page; those of a histogram count for it.
+// How many lines each metric has in the page. A histogram's series count for the histogram.
 std::map<std::string, size_t> SeriesOf(const std::string& page) {
   std::map<std::string, size_t> series;
   std::string metric;
@@ -146,7 +146,7 @@ TEST(Catalogue, LargestPage_HasNoMoreSeriesThanStated) {
   RecordProperty("series", static_cast<int>(all));
 }
 
-// A bound that is never reached would say nothing.
+// A bound that is never reached would prove nothing.
 TEST(Catalogue, BoundsOfSessionsAndTenants_AreReached) {
   const std::map<std::string, size_t> series = SeriesOf(TextPage(LargestReading()));
   for (const Metric* metric :
@@ -174,7 +174,7 @@ std::string Most(const MostSeries& most) {
   return most.fixed == 0 ? each : absl::StrCat(most.fixed, " + ", each);
 }
 
-// The row of the page's table, as it should be.
+// The expected row of the page's table.
 std::string RowOf(const Metric& metric) {
   std::vector<std::string> labels;
   for (const char* label : metric.labels) {
@@ -185,7 +185,7 @@ std::string RowOf(const Metric& metric) {
                       " |");
 }
 
-// What is wrong with the page: a row that the code does not have, or one that is missing.
+// The differences between the page and the code: rows without a metric, and missing rows.
 std::vector<std::string> Differences(const std::string& page) {
   std::vector<std::string> differences;
   std::set<std::string> rows;

@@ -21,7 +21,7 @@ constexpr uint64_t kForEver = ~uint64_t{0};
 
 std::string PageOf(const Reading& reading) { return TextPage(reading); }
 
-// Sessions, each of a tenant and a job of its own.
+// Adds a session of a tenant and a job of its own.
 void AddSession(Reading* reading, SessionCounters* counters, uint64_t id,
                 const SessionCounts& counts, std::optional<PlanReading> plan = std::nullopt) {
   const std::string tenant = absl::StrCat("uid:", id);

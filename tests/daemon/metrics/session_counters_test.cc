@@ -74,7 +74,7 @@ TEST(SessionCounters, StallLongerThanItsClient_IsCut) {
   EXPECT_EQ(counters.Read().series[0].counts.queued, 100u);
 }
 
-// The daemon's own count of bytes begins again when another process takes a kept session over.
+// The daemon's own count of bytes starts at 0 when another process takes over a kept session.
 TEST(SessionCounters, SessionThatAnotherClientTakesOver_GoesOnCounting) {
   SessionCounters counters;
   const SessionCounts first = {.stalls = {5}, .queued = 7, .steps = 2, .transfer_bytes = {100, 10}};
@@ -125,7 +125,7 @@ TEST(SessionCounters, TwoSessionsOfOneName_StayApart) {
 TEST(SessionCounters, ManySessions_AreBoundedAndTheFirstToEndMakesRoom) {
   SessionCounters counters;
   for (uint64_t session = 1; session <= kMaxSessionSeries; ++session) Count(&counters, session, 1);
-  Count(&counters, 1000, 10);  // no room
+  Count(&counters, 1000, 10);  // there is no room for more
   EXPECT_EQ(counters.Read().series.size(), kMaxSessionSeries + 1);
   EXPECT_EQ(LabelsOf(counters, 1000), OtherSessions());
   counters.End(SessionId{5});
@@ -137,7 +137,7 @@ TEST(SessionCounters, ManySessions_AreBoundedAndTheFirstToEndMakesRoom) {
   EXPECT_EQ(Sum(counters), kMaxSessionSeries + 110);
 }
 
-// Sessions come, count, lie and go in any order; no series falls, and neither does the sum.
+// Sessions come, count, lie and go in any order. No series falls, and neither does the sum.
 TEST(SessionCounters, OverManyLives_NothingEverFalls) {
   std::mt19937 random(1);
   SessionCounters counters;

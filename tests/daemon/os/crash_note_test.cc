@@ -19,9 +19,9 @@ struct Ended {
   uint64_t note = 0;
 };
 
-// A child that watches, with a note, and does this.
+// A child that watches for crashes, with a note, and calls `act`.
 Ended End(const std::function<void()>& act) {
-  // Not a base::Mapping: a forked child would not have it.
+  // Not a base::Mapping, because a forked child would not inherit it.
   void* const memory = ::mmap(nullptr, sizeof(std::atomic<uint64_t>), PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) std::abort();
@@ -30,7 +30,7 @@ Ended End(const std::function<void()>& act) {
   if (child == 0) {
     const rlimit no_core = {};
     (void)::setrlimit(RLIMIT_CORE, &no_core);
-    // What a sanitizer or the test's library handles is not what a daemon has.
+    // A daemon has no handlers of a sanitizer or of the test's library.
     for (const int signal : {SIGSEGV, SIGABRT, SIGFPE}) ::signal(signal, SIG_DFL);
     WatchForCrashes();
     const CrashNote note(word);
@@ -56,7 +56,7 @@ TEST(CrashNote, ProcessThatAborts_IsNotedAndEndsByThatSignal) {
   EXPECT_EQ(ended.note, 1u);
 }
 
-// As systemd's watchdog does.
+// systemd's watchdog sends this signal.
 TEST(CrashNote, ProcessThatAWatchdogEnds_IsNoted) {
   const Ended ended = End([] { ::kill(::getpid(), SIGABRT); });
   EXPECT_EQ(ended.signal, SIGABRT);

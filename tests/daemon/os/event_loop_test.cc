@@ -38,7 +38,7 @@ TEST(EventLoop, Watch_CallsWhenReadable) {
 TEST(WakeUp, OurEnd_NeverBlocksAndTheirsIsReadableOnce) {
   absl::StatusOr<WakeUp> wake_up = CreateWakeUp();
   ASSERT_TRUE(wake_up.ok());
-  // The flags of their end are theirs.
+  // The peer may change the flags of its own end.
   ASSERT_EQ(::fcntl(wake_up->theirs.get(), F_SETFL, 0), 0);
   for (int i = 0; i < 100000; ++i) Wake(wake_up->ours);
   char bytes[64];

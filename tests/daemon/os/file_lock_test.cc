@@ -28,7 +28,7 @@ TEST_F(FileLockTest, Acquire_Twice_NamesTheHolder) {
   EXPECT_THAT(std::string(second.message()), HasSubstr(absl::StrCat("pid ", ::getpid())));
 }
 
-// Who can open the file can wait for a shared lock on it, and has it when the daemon ends.
+// A user who can open the file could wait for a shared lock, and would get it when the daemon ends.
 TEST_F(FileLockTest, File_IsClosedToOthers_AlsoWhereAnOlderReleaseLeftItOpen) {
   struct stat facts = {};
   ASSERT_TRUE(FileLock::Acquire(Path()).ok());

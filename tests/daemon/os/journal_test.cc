@@ -35,7 +35,7 @@ TEST(JournalEntry, LongValue_IsCut) {
             kMostJournalValueBytes + std::strlen("A=\n"));
 }
 
-// What the journal is to its clients: a datagram socket that somebody reads.
+// To its clients the journal is a datagram socket with a reader.
 class FakeJournal : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -40,8 +40,8 @@ TEST(Log, ValueWithNewline_CannotForgeALine) {
   EXPECT_EQ(line.find('\x1b'), std::string::npos);
 }
 
-// U+009B begins a command of a terminal, U+202E turns what follows, U+2028 ends a line; so may
-// bytes that are no UTF-8.
+// U+009B begins a terminal's command, U+202E reverses the following text, and U+2028 ends a line.
+// Bytes that are not UTF-8 may do the same.
 TEST(Log, ValueThatIsNotPrintable_IsEscapedInEachFormat) {
   const std::string value = "a\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\x9b\xf3\xa0\x81\x81 größe";
   const std::string escaped = "a\\u009b\\u202e\\u2028\\ufffd\\udb40\\udc41 größe";
@@ -58,7 +58,7 @@ TEST(Log, ValueThatIsNotPrintable_IsEscapedInEachFormat) {
   }
 }
 
-// A log that is a full pipe, as that of a service whose reader has stopped.
+// A log that is a full pipe, like that of a service whose reader has stopped.
 TEST(Log, ReaderThatIsSlow_IsNotWaitedForAndToldWhatItMissed) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);

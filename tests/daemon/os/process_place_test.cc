@@ -89,7 +89,7 @@ TEST_F(Place, EndedProcess_HasNoneThoughItsNumberMayBeUsedAgain) {
   const pid_t pid = pid_;
   End();
   EXPECT_EQ(PlaceOf(pid, pidfd_), std::nullopt);
-  // As if another process had its number.
+  // The case in which another process has its number.
   EXPECT_EQ(PlaceOf(::getpid(), pidfd_), std::nullopt);
   EXPECT_EQ(PlaceOf(::getpid(), base::UniqueFd()), std::nullopt);
 }
@@ -102,7 +102,7 @@ TEST_F(Place, CgroupOfTheKernel_IsItsPath) {
     std::ofstream(folder + "/cgroup.procs") << pid_;
     const std::optional<ProcessPlace> place = PlaceOf(pid_, pidfd_);
     End();
-    // A cgroup goes when its last process is quite gone.
+    // A cgroup can be removed only after its last process has ended completely.
     while (::rmdir(folder.c_str()) != 0 && errno == EBUSY) std::this_thread::yield();
     ASSERT_TRUE(place.has_value());
     EXPECT_EQ(place->cgroup, "/" + name);

@@ -42,7 +42,7 @@ TEST(SubordinateIds, InARange_AreItsOwnersFromTheFirstToTheLast) {
   EXPECT_EQ(ids.OwnerOfGroup(300002), std::nullopt);
 }
 
-// A range at the end of all numbers must not wrap.
+// A range at the end of all numbers must not overflow.
 TEST(SubordinateIds, OfARangeWithoutEnd_AreItsOwners) {
   const base::TemporaryFolder folder;
   SubordinateIds ids(folder.Write("subuid", "7:4294967290:18446744073709551615\n"), "", "");

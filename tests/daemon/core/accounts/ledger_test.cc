@@ -98,7 +98,7 @@ TEST(Ledger, SeveralDevices_AreAccountsOfTheirOwn) {
   ASSERT_TRUE(ledger.Occupy(second, kA, ChunkKind::kWeight, 120).ok());
   EXPECT_EQ(ledger.InUseBytes(first, kA), 0u);
   EXPECT_EQ(ledger.InUseBytes(second, kA), 120u);
-  // What lies on one device cannot leave another.
+  // Bytes on one device cannot leave another.
   EXPECT_FALSE(ledger.Vacate(first, kA, ChunkKind::kWeight, 120).ok());
   EXPECT_TRUE(ledger.Check().ok());
 }

@@ -35,7 +35,7 @@ TEST(SharedLimit, WhatIsGivenBack_IsFreeForAnybody) {
   sessions.Give("uid:1", 4);
   EXPECT_EQ(sessions.UsedBy("uid:1"), 0u);
   EXPECT_EQ(TakeAll(&sessions, "uid:2"), 4u);
-  sessions.Give("uid:3", 1);  // never had any
+  sessions.Give("uid:3", 1);  // this tenant never took any
   EXPECT_EQ(sessions.used(), 4u);
 }
 

@@ -41,7 +41,7 @@ TEST(CoveredRanges, TooManyRanges_ForgetsButStaysRight) {
   for (uint64_t i = 0; i < 2 * CoveredRanges::kMaxRanges; ++i) ranges.Add(2 * i, 2 * i + 1);
   EXPECT_EQ(ranges.ranges(), CoveredRanges::kMaxRanges);
   EXPECT_FALSE(ranges.Covers(2 * CoveredRanges::kMaxRanges, 2 * CoveredRanges::kMaxRanges + 1));
-  // One that touches others still joins them.
+  // A range that touches others still joins them.
   ranges.Add(0, 2 * CoveredRanges::kMaxRanges);
   EXPECT_EQ(ranges.ranges(), 1u);
   EXPECT_TRUE(ranges.Covers(0, 2 * CoveredRanges::kMaxRanges));

@@ -33,7 +33,7 @@ TEST(Departures, Walk_FarthestUseFirstThenLeastRecentlyTouched) {
   departures.Insert({2, 3, ChunkId{2}});
   departures.Insert({kNever, 9, ChunkId{3}});
   departures.Insert({3, 2, ChunkId{4}});
-  // At moment 3, moment 2 is the farthest, and 3 is now.
+  // At moment 3, moment 2 is the farthest, and 3 is the present one.
   EXPECT_THAT(Order(departures, 3), ElementsAre(3, 2, 1, 0, 4));
   EXPECT_THAT(Order(departures, 0), ElementsAre(3, 0, 4, 2, 1));
   EXPECT_THAT(Order(departures, 0, 2), ElementsAre(3, 0));
@@ -41,7 +41,7 @@ TEST(Departures, Walk_FarthestUseFirstThenLeastRecentlyTouched) {
   EXPECT_THAT(Order(departures, 6), ElementsAre(0, 4, 2, 1));
 }
 
-// Places are brought up to date only when a walk meets them: it still shows the true order.
+// A walk updates places when it meets them, so it shows the true order.
 TEST(Departures, Walk_WithPlacesBehindTheTime_ShowsTheTrueOrder) {
   constexpr uint32_t kMoments = 20;
   constexpr size_t kChunks = 30;

@@ -55,7 +55,7 @@ TEST(ExtentAllocator, Free_CoalescesWithBothNeighbours) {
   EXPECT_EQ(arena.Free(100).code(), absl::StatusCode::kNotFound);
 }
 
-// What it keeps is per extent and per hole, so an arena costs what lies in it.
+// The allocator stores data per extent and per hole, so an arena costs only what lies in it.
 TEST(ExtentAllocator, WidestArena_BehavesAsASmallOne) {
   constexpr uint64_t kSmall = uint64_t{1} << 26;
   ExtentAllocator small(kSmall, shm::kSlotBytes);
@@ -128,7 +128,7 @@ TEST(ExtentAllocator, Victims_TakesOnlyWhatLiesInTheHole) {
     ASSERT_TRUE(arena.AllocateAt(i * 100, 100, ChunkId{static_cast<uint32_t>(i)}).ok());
   }
   const std::vector<Extent> all = arena.Extents();
-  // 0 goes first by preference but is of no use: 2 and 3 make the room.
+  // The preference puts 0 first, but it does not help: 2 and 3 make the hole.
   ExtentAllocator::VictimSearch search(&arena, 200);
   EXPECT_FALSE(search.Add(all[0]));
   EXPECT_FALSE(search.Add(all[2]));
@@ -141,8 +141,8 @@ TEST(ExtentAllocator, Victims_TakesOnlyWhatLiesInTheHole) {
   for (const Extent& extent : all) EXPECT_FALSE(too_much.Add(extent));
 }
 
-// In random order, with holes between: as soon as a run of free bytes is long enough, and not
-// before.
+// Adds extents in random order, with holes between them. The search ends as soon as a run of free
+// bytes is long enough, and not before.
 TEST(ExtentAllocator, VictimSearch_FindsTheFirstHoleThatIsLargeEnough) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
@@ -180,7 +180,7 @@ TEST(ExtentAllocator, VictimSearch_FindsTheFirstHoleThatIsLargeEnough) {
   }
 }
 
-// Room appears in one piece that is larger than asked for: what lies above its first bytes stays.
+// A hole appears that is larger than the request. Extents above the bytes that are needed stay.
 TEST(ExtentAllocator, Victims_AboveTheHoleThatIsNeeded_Stay) {
   ExtentAllocator arena(400, 1);
   for (uint64_t i = 0; i < 4; ++i) {
@@ -203,7 +203,7 @@ TEST(ExtentAllocator, RoundUp_SaturatesInsteadOfOverflowing) {
   EXPECT_EQ(arena.RoundUp(~uint64_t{0}), ~uint64_t{4095});
 }
 
-// Against a map of bytes: who owns each, and what is above the limit.
+// A model with the owner of each byte, and the limit.
 class Model {
  public:
   explicit Model(size_t bytes) : owner_(bytes, -1) {}

@@ -91,7 +91,7 @@ TEST_F(EngineAllocation, MoreThanFree_SaysWhoHoldsIt) {
   EXPECT_EQ(engine_->ChunkCount(second), 0u);
 }
 
-// Whoever asks right after a session has ended would otherwise end the job of who holds least.
+// Otherwise a request right after the end of a session would end the job that has the least.
 TEST_F(EngineAllocation, MoreThanFreeWhileMemoryIsReturned_SaysThatItComes) {
   const SessionId small = Open(Spec(5));
   Add(small, ChunkKind::kWeight, 4096);
@@ -125,7 +125,7 @@ TEST_F(EngineAllocation, TenantLimit_BindsBeforeTheDaemons) {
 
 TEST_F(EngineAllocation, ChunkTable_HasALimit) {
   const SessionId session = Open();
-  // One tenant leaves half to the others.
+  // One tenant leaves half of the records to the others.
   const std::vector<ChunkSpec> all(kRecords / 2, {"g", ChunkKind::kGatheredWeight, 1, false});
   ASSERT_TRUE(engine_->Allocate(session, all).ok());
   EXPECT_EQ(engine_->Allocate(session, {all[0]}).status().code(),
@@ -147,7 +147,7 @@ TEST_F(EngineAllocation, Free_ReleasesThePoolWithItsLastChunk) {
   ASSERT_THAT(releases->pools, SizeIs(1));
   EXPECT_EQ(releases->pools[0].session, session);
   EXPECT_EQ(releases->pools[0].pool, allocation->pool);
-  // The client can still write to it.
+  // The client can still write to the pool.
   EXPECT_EQ(engine_->ledger().Totals(kHostAccount).reserved_bytes, allocation->pool_bytes);
   GiveBack(*releases);
   EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
@@ -292,7 +292,7 @@ TEST_F(EngineAllocation, ThousandTimes_LeavesNothing) {
   EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }
 
-// Otherwise no pool would lie in them: hardly any has whole ones by chance.
+// Otherwise no pool would use reserved pages, because few have a whole number of them by chance.
 TEST_F(EngineAllocation, PoolsOfManyReservedPages_AreOfWholeOnes) {
   options_.huge_page_bytes = uint64_t{2} << 20;
   Start();

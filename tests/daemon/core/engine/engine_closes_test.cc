@@ -1,4 +1,4 @@
-// Sessions that are closed in slices: what others get in between, and what is left.
+// Sessions that are closed in slices: what others get between slices, and what is left.
 #include "gmock/gmock.h"
 #include "tests/daemon/core/engine/engine_fixture.h"
 
@@ -20,7 +20,7 @@ class EngineCloses : public EngineTest {
     spec.death_policy = shm::DeathPolicy::kKeep;
     return spec;
   }
-  // A session with an arena and so many chunks, each in a pool of its own.
+  // A session with an arena and this many chunks, each in a pool of its own.
   SessionId OpenWithChunks(int chunks, const SessionSpec& spec = Spec()) {
     const SessionId session = OpenWithArena(4, spec);
     for (int i = 0; i < chunks; ++i) Add(session, ChunkKind::kGeneric, 100);
@@ -32,7 +32,7 @@ class EngineCloses : public EngineTest {
     EXPECT_THAT(releases->closing, ElementsAre(session));
     return *releases;
   }
-  // True: it was the last slice.
+  // Returns whether this was the last slice.
   bool Continue(SessionId session, size_t most, Releases* releases) {
     const bool done = engine_->ContinueClose(session, most, releases);
     EXPECT_EQ(engine_->Check(), absl::OkStatus());
@@ -74,7 +74,7 @@ TEST_F(EngineCloses, SessionThatIsEnding_IsNobodysAnyMore) {
   EXPECT_EQ(engine_->NextTick(), Time()) << "nothing but the credits of the session is due";
 }
 
-// A second caller, such as an operator who ends the job, goes on where the first one is.
+// A second caller, such as an operator who ends the job, continues where the first stopped.
 TEST_F(EngineCloses, SessionThatIsEndedTwice_IsReleasedOnce) {
   const SessionId session = OpenWithChunks(4);
   Releases first = Begin(session, CloseReason::kDied);
@@ -139,7 +139,7 @@ TEST_F(EngineCloses, SessionWhoseTimeIsOver_EndsInSlices) {
   EXPECT_EQ(engine_->counters().sessions_expired, 1u);
 }
 
-// An operator ends the job of a dead client before all of its chunks have heard of the death.
+// An operator ends the job of a dead client before the engine has closed all of its chunks.
 TEST_F(EngineCloses, SessionThatEndsWhileItIsRetained_LeavesNothing) {
   const SessionId session = OpenWithChunks(6, KeptSpec());
   Releases kept = Begin(session, CloseReason::kDied);

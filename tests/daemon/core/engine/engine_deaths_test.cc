@@ -1,4 +1,4 @@
-// A call that the daemon dies in, at each of its stores in turn, and what the next daemon finds.
+// The daemon dies in a call, at each of its stores in turn. The next daemon takes over.
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,7 +27,7 @@ base::Mapping NewMemory(const std::string& name, uint64_t bytes) {
   return *base::Mapping::Map(*base::CreateSealedMemfd(name, rounded), rounded);
 }
 
-// One device of the size of an arena, sessions with books, and the memory that outlives an engine.
+// One device of the size of an arena, sessions with books, and memory that outlives an engine.
 class World {
  public:
   explicit World(StoreDeath* death) : death_(death) {
@@ -62,7 +62,7 @@ class World {
     engine_->SetWelcomed(id);
     return id;
   }
-  // The pool is made and kept before the session has it.
+  // The pool is made and stored before the session has it.
   Promise Begin(SessionId session, const std::vector<ChunkSpec>& specs, uint64_t number) {
     const Promise promise = *engine_->BeginAllocation(session, specs, number);
     if (promise.bytes > 0) pools_[session][promise.pool] = promise.bytes;
@@ -170,8 +170,9 @@ class EngineDeaths : public ::testing::Test {
   void SetUp() override {
     if (!StoreDeath::IsPossible()) GTEST_SKIP() << "needs single steps, and no sanitizer";
   }
-  // In a new world each time: `prepare`, then `call` up to a death at its first store, at its
-  // second, and so on, until one ends alive. After each, `check` sees the next daemon.
+  // Runs `prepare` and `call` in a new world each time. The daemon dies in the call at its first
+  // store, then at its second, and so on, until a call ends alive. After each, `check` sees the
+  // next daemon.
   void DieAtEveryStore(const std::function<void(World&)>& prepare,
                        const std::function<void(World&)>& call,
                        const std::function<void(World&, bool died)>& check) {
@@ -241,11 +242,11 @@ TEST_F(EngineDeaths, InAFree_LeaveWhatIsFreedWhenItIsAskedAgain) {
       });
 }
 
-// Of a session whose client died in the middle of everything.
+// The client of the session died during several operations.
 class RankAndDaemon : public EngineDeaths {
  protected:
-  // Its client dies, and the daemon in the call that notes it. Whatever the next one finds of that
-  // call, it retains the same.
+  // The client dies, and then the daemon in the call that notes the death. Whatever part of that
+  // call the next daemon finds, it retains the same chunks.
   void DieTogether(const SessionSpec& spec) {
     SessionId session{};
     const auto prepare = [&](World& world) {
@@ -293,12 +294,13 @@ TEST_F(RankAndDaemon, ThatDieTogether_LeaveTheRun) {
   DieTogether(SpecOf("job", shm::DeathPolicy::kKeep, "run-1"));
 }
 
-// A copy that was being computed on is not whole, however often the daemon died since.
+// A copy that was being computed on does not count as whole, however often the daemon has died
+// since.
 TEST_F(RankAndDaemon, ThatDieTogetherWithoutARun_LeaveWhatIsWhole) {
   DieTogether(SpecOf("job", shm::DeathPolicy::kKeep));
 }
 
-// The client has said goodbye, or nobody wants its memory: its session may end, but in good order.
+// The client has detached, or no client wants its memory. The session may end, but in order.
 TEST_F(EngineDeaths, InTheEndOfASession_LeaveOneThatCanEnd) {
   SessionId session{};
   DieAtEveryStore(
@@ -324,7 +326,7 @@ TEST_F(EngineDeaths, InTheEndOfASession_LeaveOneThatCanEnd) {
 
 class CloseInSlices : public EngineDeaths {
  protected:
-  // One chunk a slice.
+  // Closes one chunk a slice.
   static void Close(World* world, SessionId session, CloseReason reason) {
     absl::StatusOr<Releases> releases = world->engine().BeginClose(session, reason, world->now());
     ASSERT_TRUE(releases.ok()) << releases.status();
@@ -333,8 +335,8 @@ class CloseInSlices : public EngineDeaths {
   }
 };
 
-// Its client said goodbye, and the daemon dies between two slices: the next one never takes it for
-// a session that goes on or that a replacement can have.
+// The client has detached, and the daemon dies between two slices. The next daemon must not treat
+// the session as one that continues or that a replacement can have.
 TEST_F(CloseInSlices, OfASessionThatEnds_AreFinishedByTheNextDaemon) {
   SessionId session{};
   const SessionSpec spec = SpecOf("job", shm::DeathPolicy::kKeep, "run-1");
@@ -350,7 +352,7 @@ TEST_F(CloseInSlices, OfASessionThatEnds_AreFinishedByTheNextDaemon) {
       [&](World& world, bool) {
         EXPECT_EQ(world.engine().FindKept(spec), std::nullopt);
         if (!world.engine().Sessions().empty()) {
-          // Before the first slice.
+          // The daemon died before the first slice.
           EXPECT_EQ(world.engine().ChunkCount(session), 4u);
           Close(&world, session, CloseReason::kDetached);
         }
@@ -363,7 +365,7 @@ TEST_F(CloseInSlices, OfASessionThatEnds_AreFinishedByTheNextDaemon) {
       });
 }
 
-// A job that makes way for another, and is to go on after it.
+// A job yields to another, and continues after it.
 TEST_F(EngineDeaths, InGivingAnArenaBack_LeaveAJobThatGoesOn) {
   SessionId low{};
   const RankAsk ask = {.priority = -1, .device_bytes = 2 * kArenaBytes, .preemptible = true};
@@ -385,7 +387,7 @@ TEST_F(EngineDeaths, InGivingAnArenaBack_LeaveAJobThatGoesOn) {
       },
       release,
       [&](World& world, bool died) {
-        // As the shell asks for a client that heard no answer.
+        // The shell repeats the request for a client that got no answer.
         if (died && world.HasArena(low)) release(world);
         for (const SessionSnapshot& session : world.engine().Sessions()) {
           if (session.id == low) continue;

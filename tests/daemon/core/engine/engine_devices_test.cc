@@ -66,7 +66,7 @@ TEST_F(EngineDevices, SessionsThatAreAlone_GetTheEmptiestDevice) {
   SessionSpec spec = Spec();
   spec.world_size = 1;
   const SessionId first = Open(spec);
-  EXPECT_EQ(engine_->DeviceOf(first)->index, kSecond);  // twice as large
+  EXPECT_EQ(engine_->DeviceOf(first)->index, kSecond);  // the second device is twice as large
   ASSERT_TRUE(engine_->CreateArena(first, kDeviceBytes + kSlot).ok());
   const SessionId second = Open(spec);
   EXPECT_EQ(engine_->DeviceOf(second)->index, kFirst);

@@ -64,7 +64,7 @@ TEST_F(EngineEviction, WithAPlan_FarthestNextUseGoes) {
   for (const ChunkId chunk : chunks_) {
     ASSERT_EQ(Move(session_, chunk, ChunkState::kHold).op, ResponseOp::kDone);
   }
-  // At moment 5 of 10: a in 1, b in 9 (it wraps around), c in 4, d in 0.
+  // The present moment is 5 of 10. Uses follow in: a 1, b 9 (it wraps around), c 4, d 0 moments.
   ASSERT_TRUE(engine_
                   ->SetPlan(session_, {.moments = 10,
                                        .chunks = {{chunks_[0], {6}},
@@ -152,8 +152,8 @@ TEST_F(EngineEviction, LeaseTakenAtTheLastMoment_AnotherGoes) {
   tables_.on_publish = nullptr;
 }
 
-// A client that takes a lease on whatever is looked at, and gives it back at once.
-// What is refused has changed nothing: not even those leave that could have.
+// A client takes a lease on the last victim when it is looked at. The request is refused and
+// changes nothing: the other victims stay too.
 TEST_F(EngineEviction, LastVictimIsLeasedAtTheLastMoment_TheOthersStay) {
   const ChunkId wide = Add(session_, ChunkKind::kGatheredWeight, 4 * kSlot);
   tables_.on_publish = [this](SessionId session, ChunkId chunk, shm::StateWord word) {

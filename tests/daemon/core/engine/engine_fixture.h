@@ -1,4 +1,4 @@
-// An engine with tables in ordinary memory, and short words for what clients do.
+// An engine with tables in ordinary memory, and short functions for the actions of clients.
 #ifndef GEMINID_TESTS_DAEMON_CORE_ENGINE_ENGINE_FIXTURE_H_
 #define GEMINID_TESTS_DAEMON_CORE_ENGINE_ENGINE_FIXTURE_H_
 
@@ -16,8 +16,8 @@
 
 namespace geminid::core {
 
-// The tables of all sessions. Records every published word, so that a test sees the way a chunk
-// went.
+// The tables of all sessions. Records every published word, so that a test sees each step of a
+// chunk.
 class FakeTables : public Tables {
  public:
   struct SessionTables {
@@ -42,7 +42,7 @@ class FakeTables : public Tables {
   shm::StateWord State(SessionId session, ChunkId chunk) {
     return shm::StateWord::Decode(sessions[session].state[chunk]);
   }
-  // As a client that follows the protocol would take it.
+  // Takes a lease as a client that follows the protocol does.
   void Lease(SessionId session, ChunkId chunk) {
     sessions[session].lease[chunk] =
         shm::LeaseWord{.generation = State(session, chunk).generation, .count = 1}.Encode();
@@ -94,7 +94,7 @@ class EngineTest : public ::testing::Test {
     EXPECT_TRUE(session.ok()) << session.status();
     return session.value_or(kNoSession);
   }
-  // With an arena of this many slots.
+  // A session with an arena of this many slots.
   SessionId OpenWithArena(uint64_t slots, const SessionSpec& spec = Spec()) {
     const SessionId session = Open(spec);
     EXPECT_TRUE(engine_->CreateArena(session, slots * kSlot).ok());
@@ -108,7 +108,7 @@ class EngineTest : public ::testing::Test {
     return allocation.ok() ? allocation->chunks[0] : shm::kNoChunk;
   }
 
-  // What the shell does once it has destroyed what was released.
+  // Gives memory back, as the shell does once it has destroyed the released objects.
   void GiveBack(const Releases& releases) {
     for (const ChargeId charge : releases.charges) engine_->GiveBack(charge);
   }
@@ -139,7 +139,7 @@ class EngineTest : public ::testing::Test {
     EXPECT_EQ(engine_->Check(), absl::OkStatus());
     return out;
   }
-  // The one answer that is due, kNone when there is none.
+  // The one response that is due; kNone if there is none.
   shm::Response Ask(SessionId session, const shm::Request& request) {
     const std::vector<Outgoing> out = Send(session, request);
     EXPECT_LE(out.size(), 1u);

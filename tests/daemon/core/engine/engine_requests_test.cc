@@ -98,7 +98,7 @@ TEST_F(EngineRequests, Drop_LeasedIsRefusedAndStaysResident) {
   EXPECT_EQ(Do(session, RequestOp::kDrop, a).op, ResponseOp::kDone);
 }
 
-// A lease word that is torn or of another generation.
+// The lease word is torn, or of another generation.
 TEST_F(EngineRequests, Drop_ForgedLeaseCountsAsHeldStaleOneDoesNot) {
   const SessionId session = OpenWithArena(4);
   const ChunkId a = Add(session, ChunkKind::kGatheredWeight, 100);
@@ -111,7 +111,7 @@ TEST_F(EngineRequests, Drop_ForgedLeaseCountsAsHeldStaleOneDoesNot) {
   EXPECT_EQ(Do(session, RequestOp::kDrop, a).op, ResponseOp::kDone);
 }
 
-// The lease comes just after the daemon published EVICT_PENDING: it must be seen.
+// The client takes a lease just after the daemon published EVICT_PENDING. The daemon must see it.
 TEST_F(EngineRequests, Drop_LeaseTakenDuringEvictPending_CancelsIt) {
   const SessionId session = OpenWithArena(4);
   const ChunkId a = Add(session, ChunkKind::kGatheredWeight, 100);
@@ -145,7 +145,7 @@ TEST_F(EngineRequests, Drop_ComputeOrDirtyIsRefused) {
   ExpectError(Do(session, RequestOp::kDrop, a), StatusCode::kFailedPrecondition,
               ErrorReason::kNone);
   EXPECT_THAT(last_error_, HasSubstr("write it back"));
-  // Without a payload there is nothing to write back.
+  // Without a payload there are no bytes to write back.
   ASSERT_EQ(Move(session, a, ChunkState::kFree).op, ResponseOp::kDone);
   EXPECT_EQ(Do(session, RequestOp::kDrop, a).op, ResponseOp::kDone);
 }

@@ -54,7 +54,7 @@ TEST_F(EngineSessions, TooMany_AreRefusedAndOthersStillGetSome) {
   Start();
   const SessionId first = Open(Keeping());
   Add(first, ChunkKind::kWeight, 100);
-  // A kept session counts as well, but only against its tenant.
+  // A kept session counts as well, but only against its tenant's limit.
   ASSERT_TRUE(engine_->CloseSession(first, CloseReason::kDied, now_).ok());
   Open();
   const absl::Status status = engine_->OpenSession(Spec(), now_).status();
@@ -98,7 +98,7 @@ TEST_F(EngineSessions, ClosedSession_StaysChargedUntilItsMemoryIsGone) {
   EXPECT_EQ(engine_->quota().ChargedBytes("uid:1000", DeviceAccount(DeviceIndex{0})), 16 * kSlot);
   EXPECT_EQ(engine_->Check(), absl::OkStatus());
   GiveBack(*releases);
-  GiveBack(*releases);  // once is enough
+  GiveBack(*releases);  // a second close releases nothing
   ExpectEmpty();
 }
 
@@ -112,7 +112,7 @@ TEST_F(EngineSessions, MemoryInTheMaking_OutlivesItsSessionInTheBooks) {
   ASSERT_TRUE(releases.ok());
   ASSERT_THAT(releases->sessions, IsEmpty());  // it is kept
   EXPECT_EQ(engine_->Check(), absl::OkStatus());
-  // Not even for the next client: nobody there knows of it.
+  // The next client does not get the allocation either, because it does not know it.
   ASSERT_TRUE(engine_->ReopenSession(session, Keeping(), now_).ok());
   EXPECT_EQ(engine_->FinishAllocation(promise->charge).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(engine_->ChunkCount(session), 1u);
@@ -157,7 +157,7 @@ TEST_F(EngineSessions, CheckInParts_SeesEveryChunkAndFindsAContradiction) {
     ++parts;
   } while (next.session != kNoSession);
   EXPECT_EQ(parts, 3);
-  // The record of the last chunk comes to say something else.
+  // The record of the last chunk changes.
   ASSERT_TRUE(engine_->Check().ok());
   auto* const bytes = reinterpret_cast<uint8_t*>(blocks_.data());
   const ChunkIdentity identity = SnapshotOf(second, last).identity;
@@ -219,7 +219,7 @@ TEST_F(EngineSessions, DeathOfAKeeper_KeepsWholeCopiesOnly) {
   EXPECT_THAT(Send(session, Make(shm::RequestOp::kDrop, dirty)), IsEmpty());
 }
 
-// The client may have been half way through a change that it had not announced.
+// The client may have been in the middle of a change that it had not announced.
 TEST_F(EngineSessions, Kept_CopiesThatWereInUseAreNotTakenAsWhole) {
   const SessionId session = OpenWithArena(32, Keeping());
   const ChunkId leased = Add(session, ChunkKind::kWeight, 100);
@@ -238,12 +238,12 @@ TEST_F(EngineSessions, Kept_CopiesThatWereInUseAreNotTakenAsWhole) {
   }
   EXPECT_EQ(SnapshotOf(session, leased).status.valid, ValidLocation::kHome);
   EXPECT_EQ(SnapshotOf(session, computing).status.valid, ValidLocation::kHome);
-  // Its home is older than what the client had made of it.
+  // The home copy is older than the client's last change.
   EXPECT_EQ(SnapshotOf(session, dirty).status.valid, ValidLocation::kNowhere);
 
   tables_.sessions.erase(session);
   ASSERT_TRUE(engine_->ReopenSession(session, Keeping(), now_).ok());
-  MakeResident(session, dirty);  // filled anew
+  MakeResident(session, dirty);  // filled again
   EXPECT_EQ(SnapshotOf(session, dirty).status.valid, ValidLocation::kDevice);
   Finish(session, Ask(session, MakeTransfer(dirty, dirty, 100, 0)));
   EXPECT_EQ(SnapshotOf(session, dirty).status.valid, ValidLocation::kHome);
@@ -258,13 +258,13 @@ TEST_F(EngineSessions, Kept_HomesThatWereBeingWrittenAreNotValid) {
   MakeResident(session, gradient);
   EXPECT_EQ(Ask(session, MakeTransfer(clean, clean, 100, 0)).op, shm::ResponseOp::kTicket);
   EXPECT_EQ(Ask(session, MakeTransfer(gradient, target, 100, 0)).op, shm::ResponseOp::kTicket);
-  // Never names a place that is being written.
+  // `valid` never names a copy that is being written.
   EXPECT_EQ(SnapshotOf(session, clean).status.valid, ValidLocation::kDevice);
   EXPECT_EQ(SnapshotOf(session, target).status.valid, ValidLocation::kNowhere);
   ASSERT_TRUE(engine_->CloseSession(session, CloseReason::kDied, now_).ok());
   EXPECT_EQ(SnapshotOf(session, clean).status.valid, ValidLocation::kDevice);
   EXPECT_EQ(SnapshotOf(session, target).status.valid, ValidLocation::kNowhere);
-  // The next client may know better.
+  // The next client may know that the copy is valid.
   tables_.sessions.erase(session);
   ASSERT_TRUE(engine_->ReopenSession(session, Keeping(), now_).ok());
   EXPECT_EQ(Ask(session, MakeTransfer(target, target, 100, shm::kAllocateDestination)).op,

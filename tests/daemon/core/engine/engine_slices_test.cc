@@ -1,5 +1,5 @@
-// Allocations and plans that are entered in slices: what others see in between, and what is left
-// when the session ends there.
+// Allocations and plans that are entered in slices: what others see between slices, and what is
+// left if the session ends there.
 #include "gmock/gmock.h"
 #include "tests/daemon/core/engine/engine_fixture.h"
 
@@ -24,7 +24,7 @@ class EngineSlices : public EngineTest {
     EXPECT_TRUE(promise.ok()) << promise.status();
     return *promise;
   }
-  // True: it was the last slice.
+  // Returns whether this was the last slice.
   bool Continue(const Promise& promise, size_t most) {
     const auto allocation = engine_->ContinueAllocation(promise.charge, most);
     EXPECT_TRUE(allocation.ok()) << allocation.status();
@@ -32,7 +32,7 @@ class EngineSlices : public EngineTest {
     if (allocation.ok() && allocation->has_value()) allocation_ = **allocation;
     return allocation.ok() && allocation->has_value();
   }
-  // Nothing is charged any more.
+  // Expects that nothing is charged any more.
   void ExpectNothingLeft() {
     EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
     EXPECT_EQ(engine_->chunk_limit().used(), 0u);
@@ -64,7 +64,7 @@ TEST_F(EngineSlices, AllocationInSlices_IsTheSameAsInOne) {
   ExpectNothingLeft();
 }
 
-// A client that guesses their numbers: the pool would go while chunks are put into it.
+// A client that guesses the numbers could free the pool while chunks are put into it.
 TEST_F(EngineSlices, ChunksOfAnAllocationThatIsNotDone_CannotBeFreed) {
   const SessionId session = Open();
   const Promise promise = Begin(session, 4);
@@ -114,7 +114,7 @@ TEST_F(EngineSlices, SessionThatIsKeptBetweenSlices_CanBeFreedByItsSuccessor) {
   ExpectNothingLeft();
 }
 
-// All of the arena's chunks stand where the older plan had them; whoever asks gets a place.
+// All of the arena's chunks have their positions of the older plan. A request still gets space.
 TEST_F(EngineSlices, EvictionBetweenTwoSlicesOfAPlan_FindsWhatMayLeave) {
   const SessionId session = OpenWithArena(4);
   std::vector<ChunkId> chunks;
@@ -141,7 +141,7 @@ TEST_F(EngineSlices, EvictionBetweenTwoSlicesOfAPlan_FindsWhatMayLeave) {
     while (!engine_->PlaceByPlan(session, &next, 1)) {
     }
   }
-  // The plan in force decides: of `early`, the one that is used last.
+  // The plan in force decides: the chunk that `early` uses last is evicted.
   const ChunkId wanted = Add(session, ChunkKind::kGatheredWeight, kSlot);
   EXPECT_EQ(Place(session, wanted, shm::kAnyOffset, shm::kMayEvict).op, ResponseOp::kDone);
   EXPECT_EQ(ResidencyOf(session, chunks[3]), Residency::kAbsent);

@@ -1,4 +1,5 @@
-// What a client that died leaves to its successor, and what of it that one claims.
+// The chunks that a dead client leaves to its replacement, and the chunks that the replacement
+// claims.
 #include "gmock/gmock.h"
 #include "tests/daemon/core/engine/engine_fixture.h"
 
@@ -54,7 +55,7 @@ TEST_F(EngineSuccessors, Claim_GivesTheVeryChunksOfTheAllocation) {
   EXPECT_EQ(claimed->home_offsets, made.home_offsets);
   EXPECT_EQ(claimed->pool, made.pool);
   EXPECT_EQ(claimed->pool_bytes, made.pool_bytes);
-  // The same again, for a client that heard no answer; but not for another one.
+  // The same answer again for a client that got no answer, but not for another client.
   EXPECT_EQ(engine_->Claim(session, State(), Number(1, 1))->chunks, made.chunks);
   EXPECT_EQ(engine_->Claim(session, State(), Number(1, 2)).status().code(),
             absl::StatusCode::kNotFound);
@@ -96,14 +97,14 @@ TEST_F(EngineSuccessors, Claim_OfChunksThisClientMade_FindsNothing) {
   EXPECT_EQ(engine_->Claim(session, State(), 2).status().code(), absl::StatusCode::kNotFound);
 }
 
-// The daemon died while it renumbered the chunks; its successor is asked again.
+// The daemon died while it renumbered the chunks. The next daemon gets the same claim.
 TEST_F(EngineSuccessors, Claim_ThatWasDoneInPart_IsFinished) {
   const SessionId session = OpenWithArena(16, OfRun());
   const Allocation made = Make(session, State(), 1);
   const Allocation half = Make(session, {State()[0]}, 2);
   Succeed(session);
   ASSERT_TRUE(engine_->Claim(session, {State()[0]}, Number(1, 1)).ok());
-  // Of the two chunks of that kind one has the number already. Together they are no allocation.
+  // One of the two chunks of that kind has its number already. Together they are not an allocation.
   EXPECT_EQ(engine_->Claim(session, State(), Number(1, 1)).status().code(),
             absl::StatusCode::kNotFound);
   ASSERT_TRUE(engine_->Free(session, half.chunks).ok());
@@ -190,7 +191,7 @@ TEST_F(EngineSuccessors, Reopened_IsKeptInTheBooksUntilItsClientWasTold) {
   ASSERT_TRUE(books.ok()) << books.status();
   engine_->KeepBooks(session, *books);
   ASSERT_TRUE(engine_->ReopenSession(session, OfRun(), now_).ok());
-  EXPECT_TRUE(books->welcomed());  // or it would be given up
+  EXPECT_TRUE(books->welcomed());  // otherwise the session would be given up
   EXPECT_TRUE(books->KeptUntil().has_value());
   EXPECT_EQ(books->NameOf(ChunkId{0}), "c1");
   EXPECT_EQ(books->arena_bytes(), 16 * kSlot);

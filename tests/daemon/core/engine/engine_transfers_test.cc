@@ -60,7 +60,8 @@ TEST_F(EngineTransfers, Gather_TicketSaysBothPlaces) {
   EXPECT_THAT(Finish(session_, ticket), IsEmpty());
   EXPECT_EQ(SnapshotOf(session_, gathered_).pins, 0u);
   EXPECT_EQ(engine_->manifest().Transfer(RecordIndex{3}), kNoTicket);
-  EXPECT_EQ(ResidencyOf(session_, gathered_), Residency::kFilling);  // not asked to publish
+  // The request did not ask to publish.
+  EXPECT_EQ(ResidencyOf(session_, gathered_), Residency::kFilling);
 }
 
 TEST_F(EngineTransfers, Pieces_PublishWhenTheLastIsDone) {
@@ -187,7 +188,7 @@ TEST_F(EngineTransfers, StateChunk_MayBeMadeResident) {
   Finish(session_, ticket);
   EXPECT_EQ(ResidencyOf(session_, weight_), Residency::kResident);
   EXPECT_EQ(SnapshotOf(session_, weight_).status.valid, ValidLocation::kHome);
-  // Its clean home can still be gathered from, its dirty one cannot.
+  // A transfer may read its clean home copy, but not its dirty one.
   EXPECT_EQ(Ask(session_, MakeTransfer(weight_, gathered_, 10, shm::kAllocateDestination)).op,
             ResponseOp::kTicket);
   ASSERT_EQ(Move(session_, weight_, ChunkState::kHold, true).op, ResponseOp::kDone);
@@ -264,7 +265,7 @@ TEST_F(EngineTransfers, Done_UnknownTicketOrUnwrittenWordIsAnError) {
   const uint64_t first = FirstTicketOf(engine_->manifest().epoch());
   ExpectError(Do(session_, RequestOp::kTransferDone, shm::kNoChunk, 0, first + 12345),
               StatusCode::kNotFound, ErrorReason::kUnknownTicket);
-  // An earlier daemon's was settled when that one was succeeded.
+  // The next daemon settled the ticket of the earlier daemon when it took over.
   EXPECT_THAT(Send(session_, Make(RequestOp::kTransferDone, shm::kNoChunk, 0, first - 1)),
               IsEmpty());
   const shm::Response ticket =

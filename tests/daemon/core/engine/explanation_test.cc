@@ -17,7 +17,7 @@ using shm::ChunkState;
 using shm::Residency;
 using ::testing::HasSubstr;
 
-// What a phrase claims. Two claims of one thing with different values contradict each other.
+// The claim of a phrase. Two claims of one thing with different values contradict each other.
 struct Claim {
   const char* phrase;
   const char* thing;
@@ -67,7 +67,7 @@ std::string ContradictionIn(const std::vector<std::string>& lines) {
   return "";
 }
 
-// As the engine words it, from the same facts.
+// The engine's wording for the same facts.
 std::string WhyNot(const ChunkFacts& facts, bool leased) {
   if (facts.status.residency == Residency::kFilling) return "its device copy is being filled";
   if (facts.status.residency != Residency::kResident) return "it has no device copy";

@@ -21,7 +21,7 @@ TEST(NodeLimits, TenantAboveItsShare_IsRefusedAndCounted) {
   EXPECT_EQ(limits.chunks().used(), 0u);
 }
 
-// Of an earlier daemon, whose limits may have been larger.
+// Chunks of an earlier daemon, whose limits may have been larger.
 TEST(NodeLimits, TakenAgain_IsNotRefused) {
   NodeLimits limits(/*sessions=*/1, /*chunks=*/10);
   limits.TakeAgain("uid:1", 50);

@@ -99,14 +99,14 @@ void Simulation::PublishState(SessionId id, ChunkId chunk_id, uint64_t word) {
   chunk.word = next;
   if (next.residency == Residency::kFilling) CheckExtents(session->second);
   if (next.residency == Residency::kAbsent) chunk.dirty = false;
-  // It is the only copy.
+  // The device copy is the only copy.
   if (next.residency == Residency::kResident && chunk.lost && !chunk.dirty) {
     chunk.dirty = true;
     chunk.dirty_epoch += 1;
     chunk.saved.reset();
   }
-  // A client that saw RESIDENT stores its lease just now. It looks again before it relies on it,
-  // sees that the chunk is leaving, and withdraws later.
+  // A client that saw RESIDENT stores its lease at this moment. It looks again before it relies on
+  // the lease, sees the eviction, and withdraws the lease later.
   if (next.residency == Residency::kEvictPending && chunk.lease == 0 && Chance(10)) {
     chunk.lease = shm::LeaseWord{.generation = next.generation, .count = 1}.Encode();
   }
@@ -153,7 +153,7 @@ bool Simulation::IsChanging(const ChunkModel& chunk) {
   return chunk.state == ChunkState::kCompute || shm::IsHeld(chunk.lease, chunk.word.generation);
 }
 
-// What a death does to the content of each chunk: a copy that was being written is worth nothing.
+// Marks the copies that a death leaves torn: a copy that was being written is worthless.
 void Simulation::Judge(SessionModel* session) {
   for (ChunkModel& chunk : session->chunks) chunk.home_torn = false;
   for (const auto& [request_id, transfer] : session->transfers) {
@@ -169,11 +169,11 @@ void Simulation::Judge(SessionModel* session) {
   }
 }
 
-// Is `next` a legal successor of what was published, and does nobody lose by it?
+// Checks that `next` may follow the published word, and that no client loses data by it.
 void Simulation::CheckStep(const ChunkModel& chunk, const shm::StateWord& next, Leaving leaving) {
   const bool republished = next.Encode() == chunk.word.Encode();  // a session was reopened
   const bool ended = leaving == Leaving::kUnused || leaving == Leaving::kAll;
-  // An eviction whose daemon died on the way is concluded in one step.
+  // The next daemon concludes in one step an eviction whose daemon died.
   shm::StateWord concluded = chunk.word;
   if (restarting_ && concluded.residency == Residency::kEvictPending) {
     concluded.residency = Residency::kEvicting;
@@ -372,7 +372,7 @@ bool Simulation::Survives(const std::function<void()>& call, SessionModel* in_do
   return false;
 }
 
-// Some copies end, and the daemon does not hear of it; or their clients are about to say so.
+// Some copies end without the daemon, or their clients are about to report it.
 void Simulation::ActWithoutDaemon(SessionModel* session) {
   if (session->kept || session->dead) return;
   const std::map<uint64_t, uint64_t> tickets = session->tickets;
@@ -396,7 +396,7 @@ bool Simulation::IsKept(SessionId session) const {
   return !found.empty() && found[0].id == session && found[0].state == SessionState::kKept;
 }
 
-// What was being made or destroyed, and no chunk has its home there.
+// Drops pools that were being made or destroyed, in which no chunk has its home.
 void Simulation::DropPoolsOfNobody(SessionModel* session) {
   std::set<PoolId> used;
   for (const PoolSnapshot& pool : engine_->Pools({session->id, kNoPool})) {
@@ -409,7 +409,7 @@ void Simulation::DropPoolsOfNobody(SessionModel* session) {
   }
 }
 
-// Memory that was being made or destroyed is nobody's any more.
+// Memory that was being made or destroyed has no owner any more.
 void Simulation::Restart(SessionModel* in_doubt) {
   ++counts_.restarts;
   crash_in_ = -1;
@@ -442,7 +442,7 @@ void Simulation::TakeOver(SessionModel* in_doubt, std::vector<Outgoing>* out) {
   engine_->HasServed();
 }
 
-// Tickets that their clients have already are the same as ever; the others are news.
+// The clients already have some of the tickets, which must not change. The others are new.
 void Simulation::ReceiveAgain(const std::vector<Outgoing>& out) {
   std::vector<Outgoing> news;
   for (const Outgoing& outgoing : out) {
@@ -473,7 +473,7 @@ uint64_t Simulation::ArenaBytesOn(DeviceIndex device) const {
   return bytes + ChargedBytes(DeviceAccount(device));
 }
 
-// To ranks that may have been admitted by now, as far as their clients know.
+// Bytes promised to ranks that may have been admitted by now, as far as their clients know.
 uint64_t Simulation::PromisedBytesOn(DeviceIndex device) const {
   uint64_t bytes = 0;
   for (const auto& [id, session] : sessions_) {
@@ -500,7 +500,7 @@ void Simulation::Allocate(SessionModel* session) {
   for (uint64_t i = 0; i < count; ++i) {
     const auto kind = static_cast<ChunkKind>(1 + Pick(8));
     const bool has_home = kind != ChunkKind::kGatheredWeight && !Chance(10);
-    // A whole number of cells, so that write-backs in cells are tracked exactly.
+    // The size is a whole number of cells, so the model tracks write-backs in cells exactly.
     specs.push_back({"c", kind, kCells * (1 + Pick(1000)), has_home});
   }
   const uint64_t number = ++allocations_;
@@ -513,7 +513,7 @@ void Simulation::Allocate(SessionModel* session) {
   if (Chance(60)) EndMaking();
 }
 
-// Some memory has been made, or could not be.
+// Some memory was made, or could not be made.
 void Simulation::EndMaking() {
   for (auto it = charges_.begin(); it != charges_.end();) {
     const auto [id, charge] = *it++;
@@ -541,7 +541,7 @@ void Simulation::EndMaking() {
   }
 }
 
-// As the shell does for a client that heard no answer, before it allocates anew.
+// Frees the allocation, as the shell does for a client that got no answer, before a new one.
 void Simulation::ForgetAllocation(SessionModel* session, uint64_t number) {
   absl::StatusOr<Releases> releases;
   while (violation_.empty() && !Survives([&] {
@@ -600,7 +600,7 @@ void Simulation::Free(SessionModel* session, std::vector<ChunkId> ids) {
   while (!Survives([&] { releases = engine_->Free(session->id, ids); })) {
     ++counts_.deaths_in_frees;
     if (!violation_.empty()) return;
-    // The shell frees what is left for a client that heard no answer.
+    // The shell frees the rest for a client that got no answer.
     std::erase_if(ids, [&](ChunkId id) {
       if (engine_->FindChunk(session->id, id).has_value()) return false;
       Remove(session, id);
@@ -703,7 +703,7 @@ void Simulation::Close(SessionModel* session, CloseReason reason) {
   if (keep) Keep(session);
 }
 
-// False: the daemon died, here and in the next.
+// False: the daemon died. The same holds for ContinueClose.
 bool Simulation::BeginClose(SessionModel* session, CloseReason reason) {
   absl::StatusOr<Releases> releases;
   if (!Survives([&] { releases = engine_->BeginClose(session->id, reason, now_); })) return false;
@@ -715,7 +715,7 @@ bool Simulation::BeginClose(SessionModel* session, CloseReason reason) {
   return true;
 }
 
-// Slice by slice; the clients of others, and the daemon's deaths, come in between.
+// Closes slice by slice. Requests of other clients and deaths of the daemon come in between.
 bool Simulation::ContinueClose(SessionModel* session) {
   const SessionId id = session->id;
   for (bool done = false; !done;) {
@@ -930,7 +930,7 @@ void Simulation::SendGarbage(SessionModel* session) {
   Send(session, request);
 }
 
-// Mostly honest; sometimes without having written the completion word, or for a ticket made up.
+// Mostly honest. Sometimes the completion word was not written, or the ticket does not exist.
 void Simulation::CompleteTicket(SessionModel* session) {
   shm::Request request = Make(RequestOp::kTransferDone);
   request.argument = Pick(1000);
@@ -945,7 +945,7 @@ void Simulation::CompleteTicket(SessionModel* session) {
 
 // --- answers -------------------------------------------------------------------------------------
 
-// Will this end a ticket? Its copy is then done before the daemon hears of it.
+// Whether this request will end a ticket. Its copy is then done before the daemon knows.
 bool Simulation::Completes(const SessionModel& session, const shm::Request& request) const {
   if (request.op != RequestOp::kTransferDone || request.flags >= 32) return false;
   const auto ticket = session.tickets.find(request.argument);
@@ -972,7 +972,7 @@ void Simulation::Send(SessionModel* session, const shm::Request& request) {
   const uint64_t errors = counts_.errors;
   in_call_ = session;
   for (bool done = false; !done;) {
-    // By a daemon that had taken over: the next one passes over it.
+    // An earlier daemon may have answered; the next one skips the request.
     const bool answered = unanswered_.count(request.request_id) == 0;
     done = Survives([&] { engine_->HandleRequest(session->id, request, now_, &out); },
                     answered ? nullptr : session);
@@ -987,15 +987,15 @@ void Simulation::Send(SessionModel* session, const shm::Request& request) {
   if (is_transfer || !violation_.empty()) return DieAfterAnswer(session, request, answered);
   if (request.op == RequestOp::kTransferDone) {
     const bool refused = counts_.errors > errors;
-    // Only a drop that was asked for may still fail: by this transfer or by one before it.
+    // Only a drop may still fail, by this transfer or an earlier one.
     if (refused && completes && !drops && !late_drops_) Violate("a true completion was refused");
-    // Those of earlier daemons are not listened to.
+    // Completions of earlier daemons' tickets are ignored.
     const bool old = request.argument < FirstTicketOf(engine_->manifest().epoch());
     if (!refused && !completes && !old) Violate("a false completion was believed");
   }
   if (answered) return DieAfterAnswer(session, request, answered);
   unanswered_.erase(request.request_id);
-  // What was not answered was done, and must have been allowed to be silent.
+  // A request without an answer was carried out, and must be one that needs no answer.
   const bool silent = request.op == RequestOp::kTransferDone ||
                       request.op == RequestOp::kBeginMoment || Has(request, shm::kNoReply);
   if (!silent) Violate("a request was not answered");
@@ -1003,8 +1003,8 @@ void Simulation::Send(SessionModel* session, const shm::Request& request) {
   DieAfterAnswer(session, request, answered);
 }
 
-// The daemon dies before it has taken the request out of the ring, and the client may have acted on
-// the answer. The shell passes over what was answered; the rest is carried out again.
+// The daemon dies before it has removed the request from the ring. The client may have acted on the
+// answer. The shell skips requests that were answered, and carries out the others again.
 void Simulation::DieAfterAnswer(SessionModel* session, const shm::Request& request, bool answered) {
   if (!violation_.empty() || !Chance(4)) return;
   ++counts_.deaths_after_answers;
@@ -1031,7 +1031,7 @@ void Simulation::Receive(const std::vector<Outgoing>& out, SessionModel* sender,
     if (own && sender != &session->second) Violate("the answer went to another session");
     Answer(&session->second, outgoing, own ? request : nullptr);
   }
-  // What was accepted and not yet granted uses the device from now on all the same.
+  // A transfer that was accepted and not granted yet occupies its device copy from now on.
   if (request == nullptr || request->op != RequestOp::kTransfer) return;
   const auto transfer = sender->transfers.find(request->request_id);
   if (transfer != sender->transfers.end() && transfer->second.direction == Direction::kNone) {
@@ -1039,7 +1039,7 @@ void Simulation::Receive(const std::vector<Outgoing>& out, SessionModel* sender,
   }
 }
 
-// `request`: the one that was just sent, when this answers it.
+// `request`: the request that was just sent, if this answers it.
 void Simulation::Answer(SessionModel* session, const Outgoing& outgoing,
                         const shm::Request* request) {
   const shm::Response& response = outgoing.response;
@@ -1072,7 +1072,7 @@ void Simulation::Accept(SessionModel* session, uint64_t request_id) {
       source == destination ? Has(transfer.request, shm::kAllocateDestination) : source->has_home;
   transfer.direction = load ? Direction::kHostToDevice : Direction::kDeviceToHost;
   (load ? destination : source)->device_pins += 1;
-  if (load) source->lost = false;  // the client says that it knows what is there
+  if (load) source->lost = false;  // the client says that it knows the bytes there
 }
 
 void Simulation::TakeTicket(SessionModel* session, const shm::Response& response) {
@@ -1112,9 +1112,9 @@ void Simulation::Settle(SessionModel* session, uint64_t ticket) {
   ChunkModel* device = FindChunk(session, load ? request.destination : request.source);
   if (device == nullptr) return Violate("a chunk went during its copy");
   device->device_pins -= 1;
-  // A drop that another copy holds up is due when that one is done, and may then be refused.
+  // If another copy delays a drop, the drop is due when that copy is done, and may then be refused.
   late_drops_ = late_drops_ || Has(request, shm::kDropSourceWhenDone);
-  // Some of a lost home is written anew. All of it? The engine may say so.
+  // Some bytes of a lost home copy are written again. The engine may say whether all are.
   if (!load && request.source != request.destination) {
     FindChunk(session, request.destination)->lost = false;
   }
@@ -1147,7 +1147,7 @@ void Simulation::ApplyTransition(ChunkModel* chunk, uint64_t argument) {
   if (to == ChunkState::kFree) chunk->dirty = chunk->lost = false;
 }
 
-// The request was carried out.
+// Applies a request that was carried out.
 void Simulation::Apply(SessionModel* session, const shm::Request& request) {
   const ChunkId subject =
       request.destination == shm::kNoChunk ? request.source : request.destination;

@@ -1,15 +1,16 @@
 // A deterministic world around one engine: clients that are honest, wrong, hostile, slow or dead.
 //
-// The daemon dies, too, between two calls, and within any of them at any look of the engine at its
-// tables or any store of it into the manifest or the books; and another engine takes over from what
-// is there, or dies at any store while it does. Meanwhile clients go on: they finish copies, write
-// completion words, post requests, take and release leases, and die. A client in a call repeats it.
+// The daemon dies, too: between two calls, or within a call at any look at its tables or any store
+// into the manifest or the books. Another engine takes over from that memory, or dies at any store
+// while it does. Meanwhile clients continue: they finish copies, write completion words, post
+// requests, take and release leases, and die. A client in a call repeats it.
 //
 // Some sessions are ranks of jobs, which wait for admission, yield, and are preempted and held.
-// What a job was promised, or a tenant guaranteed, must be there whenever it is asked for.
+// Memory that was promised to a job or guaranteed to a tenant must be available whenever they ask
+// for it.
 //
-// The model keeps its own books from what a client can see (published words, responses) and never
-// asks the engine what it thinks. Everything follows from the seed.
+// The model has books of its own from the words and responses that a client can see, and never asks
+// the engine. Everything follows from the seed.
 #ifndef GEMINID_TESTS_DAEMON_CORE_ENGINE_SIMULATION_H_
 #define GEMINID_TESTS_DAEMON_CORE_ENGINE_SIMULATION_H_
 
@@ -46,10 +47,10 @@ struct SimulationCounts {
   uint64_t reopened = 0;
   uint64_t lost = 0;  // chunks whose client died while it changed the only copy
   uint64_t restarts = 0;
-  uint64_t restarts_within = 0;  // a call
+  uint64_t restarts_within = 0;  // of the daemon, within a call
   uint64_t deaths_in_allocations = 0;
   uint64_t deaths_in_frees = 0;
-  uint64_t deaths_in_ends = 0;  // of sessions, their retaining included
+  uint64_t deaths_in_ends = 0;  // of the daemon, in the ends of sessions and while it retains them
   uint64_t slices = 0;          // in which sessions were closed
   uint64_t deaths_after_answers = 0;
   uint64_t died_without_daemon = 0;
@@ -57,7 +58,7 @@ struct SimulationCounts {
   uint64_t deaths_in_restarts = 0;
   uint64_t write_backs = 0;  // after which a dirty chunk was clean
   uint64_t jobs_undone = 0;
-  uint64_t jobs_preempted = 0;  // as often as their clients saw it
+  uint64_t jobs_preempted = 0;  // counted when their clients saw it
   uint64_t job_arenas = 0;      // made
   uint64_t job_yields = 0;      // given back
 };
@@ -69,9 +70,9 @@ class Simulation : private Tables {
 
   // One random action, then every invariant.
   void Step();
-  // Completes everything in flight, then ends every session: nothing may be left.
+  // Completes everything in flight, then ends every session. Nothing may be left.
   void Finish();
-  // The first invariant that did not hold; empty: all did.
+  // The first violated invariant; empty: none was violated.
   const std::string& violation() const { return violation_; }
   const SimulationCounts& counts() const { return counts_; }
 
@@ -96,12 +97,12 @@ class Simulation : private Tables {
     ChunkState state = ChunkState::kFree;
     bool dirty = false;
     uint64_t dirty_epoch = 0;
-    std::bitset<kCells> saved;  // over-approximated where a piece is not a whole number of cells
+    std::bitset<kCells> saved;  // over-approximated if a part is not a whole number of cells
     int device_pins = 0;
     uint64_t lease = 0;
     bool held = false;       // the client got the lease, and relies on it
     bool home_torn = false;  // was being written when its client died
-    bool lost = false;       // no copy holds what its client meant it to hold
+    bool lost = false;       // no copy has the content that its client meant
   };
   struct TransferModel {
     shm::Request request;
@@ -110,19 +111,19 @@ class Simulation : private Tables {
     bool granted = false;
     shm::Response ticket{};
   };
-  // What may leave the device at the moment, beside what nobody needs.
+  // Which chunks may leave the device at the moment, beside those that no client needs.
   enum class Leaving {
     kNothing,
-    kFreed,   // the client frees chunks: dirty ones too
-    kUnused,  // the client is dead: whatever is not the only copy
-    kAll,     // the session ends
+    kFreed,   // those that the client frees: dirty ones too
+    kUnused,  // the client is dead: all but only copies
+    kAll,     // the session ends: all
   };
   struct SessionModel {
     SessionId id{};
     SessionSpec spec;
     DeviceIndex device{};
     bool kept = false;
-    bool dead = false;  // its client is, and no daemon has noticed yet
+    bool dead = false;  // its client is dead, and no daemon has noticed yet
     Leaving leaving = Leaving::kNothing;
     std::array<ChunkModel, kMaxChunks> chunks;
     std::map<PoolId, uint64_t> pools;
@@ -135,7 +136,7 @@ class Simulation : private Tables {
     bool asks = false;
     std::string run;
     RankAsk ask;
-    bool admitted = false;  // its client was told so, now or before it made way
+    bool admitted = false;  // its client was told so, now or before it yielded
     bool asked_to_yield = false;
   };
 
@@ -145,11 +146,11 @@ class Simulation : private Tables {
   uint64_t ReadLease(SessionId session, ChunkId chunk) override;
   uint64_t ReadCompletion(SessionId session, uint16_t index) override;
 
-  // Where the daemon may die.
+  // A point at which the daemon may die.
   struct Crash : std::exception {};
   void MayCrash();
-  // Carries out a call of the engine. False: the daemon died in it, and the next one has taken
-  // over. `in_doubt`: the session whose ring has the request that the call carries out.
+  // Carries out a call of the engine. False: the daemon died in the call, and the next one has
+  // taken over. `in_doubt`: the session whose ring has the request that the call carries out.
   bool Survives(const std::function<void()>& call, SessionModel* in_doubt = nullptr);
   void Restart(SessionModel* in_doubt);
   void ActWithoutDaemon(SessionModel* session);
@@ -201,7 +202,7 @@ class Simulation : private Tables {
   void CheckRefusal(const SessionModel& session, const std::vector<ChunkSpec>& specs);
   void CheckLastIsAdmitted();
 
-  // One request, and what its answers mean.
+  // Sends one request and handles its answers.
   shm::Request Make(shm::RequestOp op);
   void Send(SessionModel* session, const shm::Request& request);
   void DieAfterAnswer(SessionModel* session, const shm::Request& request, bool answered);
@@ -240,33 +241,34 @@ class Simulation : private Tables {
   StoreDeath death_;
   base::Mapping manifest_;
   bool restarting_ = false;
-  int crash_in_ = -1;  // looks; negative: not now
+  int crash_in_ = -1;  // looks until the death; negative: no death
   std::map<SessionId, base::Mapping> books_;
   std::unique_ptr<Engine> engine_;
   std::map<SessionId, SessionModel> sessions_;
   Time now_ = Time::FromNanoseconds(1);
   uint64_t next_request_ = 1;
-  // Memory that is being made or destroyed: charged to nobody's session.
+  // Memory that is being made or destroyed, and is charged to no session.
   struct ChargeModel {
     Account account;
     uint64_t bytes = 0;
-    SessionId session = kNoSession;  // it is in the making for this one
+    SessionId session = kNoSession;  // the session for which it is being made
     std::vector<ChunkSpec> specs{};
     bool is_promise = false;
     PoolId pool = kNoPool;
     uint64_t number = 0;  // of the allocation
     std::string tenant{};
-    SessionId holder = kNoSession;  // of whose promised memory it was
+    SessionId holder = kNoSession;  // the session whose promised memory it was
   };
   struct Run {
     std::string tenant;
     RankAsk ask;
   };
-  std::optional<Run> half_run_;  // its second rank is to come
+  std::optional<Run> half_run_;  // a run whose second rank is to come
   uint64_t runs_ = 0;
   std::map<ChargeId, ChargeModel> charges_;
   uint64_t allocations_ = 0;
-  SessionModel* in_call_ = nullptr;                         // its client waits for an answer
+  // The session whose client waits for an answer.
+  SessionModel* in_call_ = nullptr;
   std::vector<std::pair<SessionId, shm::Request>> posted_;  // while there was no daemon
   std::set<uint64_t> unanswered_;
   std::set<uint64_t> ticket_ids_;

@@ -1,4 +1,4 @@
-// Sessions of the simulation that ask for admission: they wait, make their arenas or never do, are
+// Sessions of the simulation that ask for admission. They wait, make their arenas or never do, are
 // asked to give them back, and are held by the operator.
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace geminid::core {
 
 using shm::RequestOp;
 
-// The first rank of a run that is not complete yet, or its second one.
+// Joins the run that lacks its second rank, or begins a new run.
 void Simulation::JoinRun(SessionSpec* spec, RankAsk* ask) {
   if (half_run_.has_value()) {
     *ask = half_run_->ask;
@@ -30,7 +30,7 @@ void Simulation::JoinRun(SessionSpec* spec, RankAsk* ask) {
   if (ask->ranks == 2) half_run_ = Run{spec->tenant, *ask};
 }
 
-// As the daemon's books are, from what was handed out and not given back.
+// The host bytes by the daemon's books: those handed out and not given back.
 uint64_t Simulation::HostBytesOf(const SessionModel& session) const {
   uint64_t bytes = 0;
   for (const auto& [pool, of_pool] : session.pools) bytes += of_pool;
@@ -53,7 +53,8 @@ uint64_t Simulation::HostBytesOfTenant(const std::string& tenant) const {
   return bytes;
 }
 
-// An allocation was refused. Its session was promised so much, or its tenant guaranteed.
+// The engine refused an allocation. Checks that the session had no promise and its tenant no
+// guarantee of this size.
 void Simulation::CheckRefusal(const SessionModel& session, const std::vector<ChunkSpec>& specs) {
   uint64_t bytes = 0;
   for (const ChunkSpec& spec : specs) {
@@ -64,7 +65,8 @@ void Simulation::CheckRefusal(const SessionModel& session, const std::vector<Chu
     return Violate("host memory that was promised was refused");
   }
   for (const auto& [id, other] : sessions_) {
-    if (other.asks && other.spec.tenant == session.spec.tenant) return;  // it has a part of it
+    // It has a part of the guarantee.
+    if (other.asks && other.spec.tenant == session.spec.tenant) return;
   }
   const auto limits = std::ranges::find(options_.tenants, session.spec.tenant,
                                         [](const TenantLimits& line) { return line.tenant; });
@@ -90,7 +92,7 @@ void Simulation::ActAsJob(SessionModel* session) {
   AskAdmission(session);
 }
 
-// The client asks how its job stands, and makes its arena once it may, or never does.
+// The client asks for the state of its job. It makes its arena once it may, or never does.
 void Simulation::AskAdmission(SessionModel* session) {
   absl::StatusOr<JobStanding> standing;
   const auto ask = [&] {
@@ -123,7 +125,7 @@ void Simulation::AskAdmission(SessionModel* session) {
   ++counts_.job_arenas;
 }
 
-// Its client gives up what it has on the device, and then the device.
+// The client gives up its copies on the device, and then its arena.
 void Simulation::Yield(SessionModel* session) {
   const SessionId id = session->id;
   std::vector<ChunkId> all;
@@ -140,7 +142,7 @@ void Simulation::Yield(SessionModel* session) {
     Send(session, done);
     if (!violation_.empty() || session->dead) return;
   }
-  if (!session->transfers.empty()) return;  // it waits for a turn
+  if (!session->transfers.empty()) return;  // the client waits for another turn
   Free(session, all);
   if (!violation_.empty() || session->dead) return;
   shm::Request none = Make(RequestOp::kReserveWorkspace);
@@ -169,7 +171,7 @@ void Simulation::HoldSome() {
   (void)Survives([&] { (void)engine_->HoldJob(job, hold, now_); });
 }
 
-// Nobody is there whom it would have to wait for.
+// The last session has no other to wait for.
 void Simulation::CheckLastIsAdmitted() {
   if (sessions_.size() != 1) return;
   SessionModel& session = sessions_.begin()->second;

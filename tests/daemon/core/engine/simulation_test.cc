@@ -6,16 +6,17 @@
 namespace geminid::core {
 namespace {
 
-// In long tests more than a million steps in all.
+// Long tests take more than a million steps in all.
 constexpr uint32_t kSeeds = 30, kSeedsOfLongTests = 100;
 constexpr int kStepsPerSeed = 10'500;
 
 uint32_t Seeds() { return LongTests() ? kSeedsOfLongTests : kSeeds; }
 
-// The seeds of long tests see more than `in_long_tests` of something; fewer seeds in proportion.
+// A bound on a count: `in_long_tests` for the seeds of long tests, and in proportion for fewer
+// seeds.
 uint64_t AtLeast(uint64_t in_long_tests) { return in_long_tests * Seeds() / kSeedsOfLongTests; }
 
-// Prints seed and step of a violation: that is all it takes to see it again.
+// Prints the seed and the step of a violation, which are enough to repeat it.
 TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
   SimulationCounts total;
   for (uint32_t seed = 1; seed <= Seeds(); ++seed) {
@@ -53,7 +54,7 @@ TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
     total.arenas_refused += counts.arenas_refused;
     total.sessions_beside += counts.sessions_beside;
   }
-  // The world was not an empty one.
+  // The simulation did exercise the engine.
   EXPECT_GT(total.tickets, AtLeast(10'000));
   EXPECT_GT(total.evictions, AtLeast(5'000));
   EXPECT_GT(total.cancelled_evictions, AtLeast(500));

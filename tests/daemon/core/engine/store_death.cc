@@ -41,7 +41,7 @@ bool IsWatched(const void* address) {
 
 void OnFault(int, siginfo_t* info, void* context) {
   if (!IsWatched(info->si_addr)) {
-    ::sigaction(SIGSEGV, &old_fault, nullptr);  // it faults again, and is the program's own
+    ::sigaction(SIGSEGV, &old_fault, nullptr);  // the fault repeats, and is the program's own
     return;
   }
   Protect(PROT_READ | PROT_WRITE);

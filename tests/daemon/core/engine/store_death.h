@@ -1,9 +1,9 @@
-// Death at a chosen store into memory that outlives a process: what SIGKILL may do at any
-// instruction, seen by who finds the memory afterwards.
+// Death at a chosen store into memory that outlives a process. SIGKILL may have the same effect at
+// any instruction, and the next process finds the memory.
 //
-// The memory's pages are read-only while an operation runs. Each store into them faults and is then
-// let through alone, by a single step of the processor; the chosen one is not, and the operation is
-// left there and then. What it had on its stack is never destroyed.
+// The memory's pages are read-only while an operation runs. Each store into them faults, and a
+// single step of the processor then lets it through alone. At the chosen store the operation is
+// left instead. The objects on its stack are never destroyed.
 #ifndef GEMINID_TESTS_DAEMON_CORE_ENGINE_STORE_DEATH_H_
 #define GEMINID_TESTS_DAEMON_CORE_ENGINE_STORE_DEATH_H_
 
@@ -13,7 +13,7 @@
 
 namespace geminid::core {
 
-// One at a time in a process, and one thread.
+// One object at a time in a process, and one thread.
 class StoreDeath {
  public:
   StoreDeath();
@@ -21,18 +21,17 @@ class StoreDeath {
   StoreDeath(const StoreDeath&) = delete;
   StoreDeath& operator=(const StoreDeath&) = delete;
 
-  // False: a sanitizer, or a processor without single steps, leaves no way to do it; then nothing
-  // ever dies.
+  // False under a sanitizer or on a processor without single steps. The operation then never dies.
   static bool IsPossible();
 
   static constexpr int kNever = -1;  // of stores
 
-  // Whole pages, until Forget().
+  // Watches whole pages, until Forget().
   void Watch(std::byte* pages, size_t bytes);
   void Forget(std::byte* pages);
 
-  // Runs `operation`. True: it died at the store after `stores` others, which has not happened.
-  // False: it ended before. With kNever it runs at its full speed.
+  // Runs `operation`. True: it died at the store after `stores` others, and that store did not
+  // happen. False: it ended before. With kNever it runs at full speed.
   bool DiesAt(int stores, const std::function<void()>& operation);
 
  private:

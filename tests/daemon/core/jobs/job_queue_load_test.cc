@@ -1,4 +1,4 @@
-// What a long queue, and a job that does not yield, cost those beside them.
+// The cost of a long queue, and of a job that does not yield, for other jobs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class JobQueueLoad : public ::testing::Test {
     ASSERT_TRUE(quota_.Return(tenants_[session], account, bytes).ok());
     queue_.Returned(SessionId{session}, account, bytes);
   }
-  // A job that runs, and has its arena.
+  // A job that runs and has its arena.
   void Run(uint64_t session, const std::string& tenant, int32_t priority, uint64_t bytes,
            int64_t at = 0) {
     ASSERT_TRUE(Join(session, tenant, priority, bytes, at).ok());
@@ -46,7 +46,7 @@ class JobQueueLoad : public ::testing::Test {
     Charge(session, bytes);
     (void)Decide(at);
   }
-  // As the engine does: whenever there is something to decide.
+  // Decides like the engine: whenever a deadline is due.
   JobActions Decide(int64_t at) {
     const std::optional<Time> due = queue_.NextDeadline();
     return due.has_value() && *due <= At(at) ? queue_.Decide(At(at)) : JobActions();
@@ -57,7 +57,7 @@ class JobQueueLoad : public ::testing::Test {
     return standing.ok() ? standing->state : JobState::kGathering;
   }
   std::string Reason(uint64_t session) { return queue_.StandingOf(SessionId{session})->reason; }
-  // 100 jobs that can be preempted hold all of the device; 150 more wait for what nobody makes.
+  // 100 preemptible jobs hold all of the device. 150 more wait for memory that no job frees.
   void FillTheQueue() {
     int64_t at = 0;
     for (uint64_t i = 0; i < 100; ++i) Run(1 + i, "stranger", -50, kArena, at += 1000);
@@ -82,7 +82,7 @@ TEST_F(JobQueueLoad, ManySmallCharges_AreNotDecidedOnOneByOne) {
   now_ += 2000;
   (void)Decide(now_);
   const uint64_t before = queue_.looks();
-  // 1,000 of a session that is of no job, and of one that takes more than it was promised.
+  // 1,000 charges each of a session without a job, and of one that takes more than its promise.
   for (int i = 0; i < 1000; ++i) {
     Charge(9999, 64, kHostAccount);
     (void)Decide(now_ + i);
@@ -114,7 +114,7 @@ TEST_F(JobQueueLoad, ManySmallReturns_LeaveMostOfTheTimeToOthers) {
   for (int i = 0; i < 1000; ++i) {
     const uint64_t before = queue_.looks();
     Return(9999, 64, kHostAccount);
-    (void)Decide(now_ + i);  // a millisecond later each
+    (void)Decide(now_ + i);  // each a millisecond later
     decisions += queue_.looks() > before ? 1 : 0;
   }
   EXPECT_GE(decisions, 2u) << "somebody might fit";
@@ -127,11 +127,11 @@ TEST_F(JobQueueLoad, OneDecision_LooksAtEachJobAFewTimes) {
   (void)Decide(now_);
   const uint64_t before = queue_.looks();
   Return(1, kArena);
-  queue_.Leave(SessionId{1}, At(now_));  // all that wait may fit
+  queue_.Leave(SessionId{1}, At(now_));  // all waiting jobs may fit
   now_ += 1000;
   EXPECT_EQ(Decide(now_).admitted.size(), 1u);
   EXPECT_LE(queue_.looks() - before, 12 * queue_.Jobs().size());
-  // Who needs half of the device has 50 of them yield, in one decision.
+  // A job that needs half of the device makes 50 jobs yield, in one decision.
   ASSERT_TRUE(Join(5000, "urgent", 0, 50 * kArena, now_).ok());
   const uint64_t before_urgent = queue_.looks();
   now_ += 1000;
@@ -157,7 +157,7 @@ TEST_F(JobQueueLoad, JobsThatWait_AreAsManyAsATenantMayHave) {
   EXPECT_TRUE(Join(8, "stranger", 0, kArena).ok()) << "those before it have begun";
 }
 
-// --- who does not yield --------------------------------------------------------------------------
+// --- jobs that do not yield ----------------------------------------------------------------------
 
 TEST_F(JobQueueLoad, JobThatDoesNotYield_HasTheNextOneAskedWhenPatienceEnds) {
   Run(1, "stranger", -2, 50 * kArena);

@@ -1,5 +1,5 @@
-// Jobs of random sizes come, run, yield and end; after every decision the promises are checked
-// against sums made by the test itself.
+// Jobs of random sizes come, run, yield and end. After every decision the test compares the
+// promises with sums of its own.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,9 +14,9 @@ namespace {
 
 constexpr uint64_t kDeviceBytes = 100;
 constexpr uint64_t kHostBytes = 200;
-constexpr uint64_t kGuaranteed = 20;  // to uid:3, of each device
+constexpr uint64_t kGuaranteed = 20;  // guaranteed to uid:3 on each device
 
-// What the test knows of a rank, beside the queue.
+// The test's own data of a rank.
 struct TestRank {
   SessionId session{};
   RankAsk ask;
@@ -31,7 +31,7 @@ struct TestJob {
   bool running = false;
   Time admitted_at;
   bool held = false;
-  bool yielded = false;  // once: it may pass those that wait for what it holds
+  bool yielded = false;  // yielded once: it may pass jobs that wait for its memory
 };
 
 class World {
@@ -61,7 +61,7 @@ class World {
     }
   }
 
-  // Everything that has been decided, checked.
+  // Takes all decisions that are due, and checks them.
   void Decide() {
     const std::map<SessionId, std::pair<size_t, JobStanding>> before = Standings();
     const JobActions actions = queue_.Decide(now_);
@@ -73,12 +73,12 @@ class World {
       job.admitted_at = now_;
       for (TestRank& rank : job.ranks) rank.asked_to_yield = false;
     }
-    // No half job.
+    // Jobs are admitted as a whole.
     for (const auto& [index, ranks] : admitted) ASSERT_EQ(ranks, jobs_.at(index).common.ranks);
     for (const SessionId session : actions.asked_to_yield) {
       const TestJob& job = jobs_.at(job_of_.at(session));
       ASSERT_TRUE(job.running && job.common.preemptible);
-      // Nobody is asked for what it has not, nor before all could have made their arenas.
+      // No rank is asked for an arena that it lacks, nor before all ranks could have made theirs.
       ASSERT_TRUE(HasArena(RankOf(session)));
       for (const TestRank& rank : job.ranks) {
         ASSERT_TRUE(rank.asked_to_yield || HasArena(rank) || IsLate(job));
@@ -91,12 +91,12 @@ class World {
     for (const auto& [index, ranks] : admitted) CheckNobodyWasPassed(index);
   }
 
-  // No more jobs come; all that are there run to their end.
+  // No more jobs come, and all present jobs run to their end.
   void Finish() {
     queue_.SetDrained(false);
     for (const JobSnapshot& job : queue_.Jobs()) ASSERT_TRUE(queue_.LetGo(job.id).ok());
     for (int round = 0; round < 2000 && !jobs_.empty(); ++round) {
-      now_ = now_ + Duration::Seconds(61);  // those that never gathered are undone
+      now_ = now_ + Duration::Seconds(61);  // incomplete jobs are given up
       Decide();
       for (auto& [index, job] : jobs_) {
         for (TestRank& rank : job.ranks) {
@@ -134,7 +134,7 @@ class World {
     return now_ - job.admitted_at >= JobQueueOptions().yield_time;
   }
 
-  // Jobs whose arenas never came lose their promises, and are asked for nothing.
+  // Jobs whose arenas never came lose their promises without a request.
   void NotePreempted() {
     for (auto& [index, job] : jobs_) {
       const bool preempted =
@@ -169,7 +169,7 @@ class World {
     return jobs_.begin()->second.ranks.front();
   }
 
-  // The operator moves a job off its device, or lets it go.
+  // The operator moves a job off its device, or releases it.
   void HoldOne() {
     const std::vector<JobSnapshot> jobs = queue_.Jobs();
     if (jobs.empty()) return;
@@ -237,7 +237,7 @@ class World {
     TestJob& job = at->second;
     EndRank(&job, &job.ranks.back());
     job.ranks.pop_back();
-    // As the others do, once they notice.
+    // The other ranks end too, once they notice.
     if (job.was_admitted || job.ranks.empty()) End(at->first);
   }
 
@@ -258,7 +258,7 @@ class World {
     }
   }
 
-  // A rank of a job that runs takes some of what it was promised; or, at times, more.
+  // A rank of a running job takes some of its promised memory, or sometimes more.
   void ChargeOne() {
     for (auto& [index, job] : jobs_) {
       if (!job.running || Pick(2) == 0) continue;
@@ -273,7 +273,7 @@ class World {
         const uint64_t left = ask - std::min(ask, rank.charged[account]);
         const uint64_t bytes = Pick(4) == 0 ? left + Pick(10) : left;
         const uint64_t available = queue_.AvailableBytes(rank.session, job.tenant, account);
-        ASSERT_GE(available, left);  // what was promised is always there
+        ASSERT_GE(available, left);  // promised memory is always available
         if (bytes > available) continue;
         ASSERT_TRUE(ledger_.HandOut(account, bytes).ok());
         ASSERT_TRUE(quota_.TryCharge(job.tenant, account, bytes));
@@ -292,7 +292,7 @@ class World {
       }
       ASSERT_FALSE(at->second.was_admitted);
       for (const TestRank& rank : at->second.ranks) {
-        ASSERT_FALSE(queue_.StandingOf(rank.session).ok());  // all or none
+        ASSERT_FALSE(queue_.StandingOf(rank.session).ok());  // all ranks of a job or none
         queue_.Leave(rank.session, now_);
         job_of_.erase(rank.session);
       }
@@ -300,8 +300,8 @@ class World {
     }
   }
 
-  // By account: what running jobs, and jobs that yielded of host memory, were promised and did not
-  // take yet.
+  // By account: memory that was promised and is not taken yet. It is promised to running jobs, and
+  // the host memory also to jobs that yielded.
   std::map<std::pair<std::string, Account>, uint64_t> Promised() {
     std::map<std::pair<std::string, Account>, uint64_t> promised;
     for (auto& [index, job] : jobs_) {
@@ -318,7 +318,7 @@ class World {
     return promised;
   }
 
-  // Never over-committed: everybody could take what was promised or guaranteed, at once.
+  // No memory is over-committed: all jobs could take their promises and guarantees at once.
   void CheckPromises() {
     std::map<Account, uint64_t> owed;
     std::map<std::pair<std::string, Account>, uint64_t> promised = Promised();
@@ -338,8 +338,8 @@ class World {
     admissions += 1;
   }
 
-  // First come, first served within a priority: whoever still waits before it wants nothing of what
-  // it was given, beyond what is left.
+  // First come, first served within a priority. A job that came earlier and still waits must not
+  // want memory that this job got, beyond the memory that is left.
   void CheckNobodyWasPassed(size_t index) {
     if (!jobs_.contains(index)) return;
     std::map<Account, uint64_t> free;

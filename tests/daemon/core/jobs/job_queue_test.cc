@@ -19,7 +19,7 @@ const std::string kTenant = "uid:1";
 
 Time At(int64_t seconds) { return Time() + Duration::Seconds(seconds); }
 
-// A queue over a device of 100 bytes and a host of 1000; sessions are numbered by the test.
+// A queue over a device of 100 bytes and a host of 1000. The test numbers the sessions.
 class JobQueueTest : public ::testing::Test {
  protected:
   RankAsk Ask(uint64_t device_bytes, int32_t priority = 0) const {
@@ -30,7 +30,7 @@ class JobQueueTest : public ::testing::Test {
     return queue_.Join(SessionId{session}, {tenant_, job, ""}, ask, At(seconds));
   }
 
-  // As an engine that takes over does it.
+  // Restores a job as an engine does that takes over.
   void Restore(uint64_t session, const std::string& job, const RankAsk& ask, JobState state,
                bool yielded = false, int64_t seconds = 0) {
     queue_.Restore(
@@ -38,7 +38,7 @@ class JobQueueTest : public ::testing::Test {
         {.session = SessionId{session}, .state = state, .yielded = yielded, .since = At(seconds)});
   }
 
-  // As the engine does it when the session makes its arena.
+  // Charges bytes as the engine does when the session makes its arena.
   void Charge(uint64_t session, uint64_t bytes) {
     ASSERT_TRUE(ledger_.HandOut(DeviceAccount(kDevice), bytes).ok());
     ASSERT_TRUE(quota_.TryCharge(tenant_, DeviceAccount(kDevice), bytes));
@@ -81,7 +81,7 @@ TEST_F(JobQueueTest, JobOfTwoRanks_IsAdmittedWhenBothAreThere) {
   EXPECT_EQ(queue_.AvailableBytes(SessionId{1}, kTenant, DeviceAccount(kDevice)), 50u);
 }
 
-// While its arenas are being made it holds nothing.
+// A job holds no arena while its arenas are being made.
 TEST_F(JobQueueTest, JobAdmittedWithoutAllItsArenas_IsListedWithWhatIsStillLacking) {
   RankAsk ask = Ask(40);
   ask.ranks = 2;
@@ -167,7 +167,7 @@ TEST_F(JobQueueTest, SmallerJobBehind_DoesNotPassWhatTheFirstWaitsFor) {
   ASSERT_TRUE(Join(2, "b", Ask(90)).ok());
   ASSERT_TRUE(Join(3, "c", Ask(10)).ok());
   (void)queue_.Decide(At(0));
-  EXPECT_EQ(State(3), JobState::kQueued);  // 20 are free, and all of them are for b
+  EXPECT_EQ(State(3), JobState::kQueued);  // 20 bytes are free, and all of them are for b
   queue_.Leave(SessionId{1}, At(1));
   EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{2}, SessionId{3}));
 }
@@ -216,7 +216,7 @@ TEST_F(JobQueueTest, HigherPriority_HasTheLowerOneYield_WhichComesBack) {
   EXPECT_EQ(State(1), JobState::kYielding);
   EXPECT_THAT(Reason(1), HasSubstr("makes room for a job of priority 1"));
   EXPECT_THAT(Reason(2), HasSubstr("were asked to make room"));
-  EXPECT_THAT(queue_.Decide(At(2)).asked_to_yield, IsEmpty());  // once is enough
+  EXPECT_THAT(queue_.Decide(At(2)).asked_to_yield, IsEmpty());  // one request is enough
   Yield(1, 80, 3);
   EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{2}));
   EXPECT_EQ(State(1), JobState::kPreempted);
@@ -224,7 +224,7 @@ TEST_F(JobQueueTest, HigherPriority_HasTheLowerOneYield_WhichComesBack) {
   EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{1}));
 }
 
-// Its process hangs between its admission and its arena.
+// The job's process hangs between its admission and its arena.
 TEST_F(JobQueueTest, JobThatNeverMakesItsArena_LosesItsPromiseToAHigherPriority) {
   ASSERT_TRUE(Join(1, "low", Ask(80)).ok());
   (void)queue_.Decide(At(0));
@@ -232,14 +232,15 @@ TEST_F(JobQueueTest, JobThatNeverMakesItsArena_LosesItsPromiseToAHigherPriority)
   EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
   EXPECT_EQ(State(1), JobState::kRunning);  // its arena may be on its way
   EXPECT_EQ(queue_.NextDeadline(), At(60));
-  EXPECT_THAT(queue_.Decide(At(60)).asked_to_yield, IsEmpty());  // it has nothing to give back
+  // The job has no arena to give back.
+  EXPECT_THAT(queue_.Decide(At(60)).asked_to_yield, IsEmpty());
   EXPECT_EQ(State(1), JobState::kPreempted);
   EXPECT_THAT(queue_.Decide(At(60)).admitted, ElementsAre(SessionId{2}));
   queue_.Leave(SessionId{2}, At(61));
   EXPECT_THAT(queue_.Decide(At(61)).admitted, ElementsAre(SessionId{1}));
 }
 
-// The first one takes its promise away, which leaves enough for the second.
+// The first urgent job takes the promise away, which leaves enough for the second.
 TEST_F(JobQueueTest, TwoUrgentJobs_ShareThePromiseOfOneThatNeverMakesItsArena) {
   ASSERT_TRUE(Join(1, "runs", Ask(50, -1)).ok());
   (void)queue_.Decide(At(0));
@@ -258,7 +259,7 @@ TEST_F(JobQueueTest, TwoUrgentJobs_ShareThePromiseOfOneThatNeverMakesItsArena) {
   EXPECT_EQ(State(1), JobState::kRunning);
 }
 
-// Rank 0 waits for rank 1, and would not answer.
+// Rank 0 waits for rank 1, and would not answer a request.
 TEST_F(JobQueueTest, JobWithSomeOfItsArenas_IsAskedForAllWhenItHasThem) {
   RankAsk ask = Ask(40);
   ask.ranks = 2;
@@ -307,7 +308,7 @@ TEST_F(JobQueueTest, Preempted_DoesNotComeBackBeforeWhoMadeItYield) {
   ASSERT_TRUE(Join(1, "low", Ask(80)).ok());
   (void)queue_.Decide(At(0));
   Charge(1, 80);
-  ASSERT_TRUE(Join(2, "old", Ask(90), 1).ok());  // of low's priority, and long before high
+  ASSERT_TRUE(Join(2, "old", Ask(90), 1).ok());  // has low's priority, and came long before high
   (void)queue_.Decide(At(1));
   ASSERT_TRUE(Join(3, "high", Ask(80, 1), 100).ok());
   (void)queue_.Decide(At(100));
@@ -336,7 +337,7 @@ TEST_F(JobQueueTest, PreemptedJobWhoseHostMemoryTheFirstLacks_PassesIt) {
   EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{1}));
 }
 
-// The other rank's session ended with the daemon that knew of it.
+// The other rank's session ended with the earlier daemon.
 TEST_F(JobQueueTest, RestoredJobWhoseRanksHaveAllYielded_IsPreempted) {
   queue_.Restore(
       {"uid:1", "job", ""}, {.ranks = 2, .preemptible = true},
@@ -352,7 +353,7 @@ TEST_F(JobQueueTest, OnlyThoseThatAreNeeded_Yield) {
   Charge(1, 40);
   Charge(2, 60);
   ASSERT_TRUE(Join(3, "c", Ask(50), 1).ok());
-  // The lowest alone is not enough; the other alone is.
+  // The job of the lowest priority does not free enough alone; the other job does.
   EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{2}));
 }
 
@@ -404,7 +405,7 @@ TEST_F(JobQueueTest, JobHeldAgainBeforeItIsBack_YieldsOnceItIs) {
   ASSERT_TRUE(queue_.LetGo(job).ok());
   EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{1}));
   ASSERT_TRUE(queue_.Hold(job).ok());
-  EXPECT_THAT(queue_.Decide(At(4)).asked_to_yield, IsEmpty());  // it has nothing to give back
+  EXPECT_THAT(queue_.Decide(At(4)).asked_to_yield, IsEmpty());  // the job has no arena to give back
   EXPECT_EQ(State(1), JobState::kRunning);
   EXPECT_THAT(Reason(1), HasSubstr("the operator moves it"));
   Charge(1, 80);
@@ -488,7 +489,7 @@ TEST_F(JobQueueTest, RankThatComesAgain_JoinsItsRunningJobWhereItFits) {
   EXPECT_EQ(State(3), JobState::kRunning);
 }
 
-// --- after the daemon's own death ---
+// --- after the daemon's death ---
 
 TEST_F(JobQueueTest, RestoredJob_RunsWithWhatWasPromisedToIt) {
   RankAsk ask = Ask(50);
@@ -543,7 +544,7 @@ TEST_F(JobQueueTest, RestoredJobThatYields_IsAskedAgainWhereItHasNotGivenBack) {
   EXPECT_THAT(queue_.Decide(At(2)).admitted, UnorderedElementsAre(SessionId{1}, SessionId{2}));
 }
 
-// The daemon died before it had noted of the second one that it yields.
+// The daemon died before it had stored that the second rank yields.
 TEST_F(JobQueueTest, RestoredJobThatYields_IsNotAskedForAnArenaThatIsNotThere) {
   RankAsk ask = Ask(50);
   ask.ranks = 2;
@@ -590,7 +591,7 @@ TEST_F(JobQueueTest, RestoredJobs_AreToldApartByTheirRuns) {
   EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
 }
 
-// Of the first one a rank had died before the daemon did.
+// A rank of the first job died before the daemon did.
 TEST_F(JobQueueTest, RestoredJobsOfOneNameWithoutARun_AreToldApartByTheirNumbers) {
   const auto restore = [&](uint64_t session, int32_t rank, JobId job) {
     RankAsk ask = Ask(20);
@@ -640,7 +641,7 @@ TEST_F(JobQueueTest, RankThatComesWithWhatItsPredecessorHad_NeedsNoMore) {
   (void)queue_.Decide(At(0));
   Charge(1, 50);
   Charge(2, 50);
-  queue_.Leave(SessionId{2}, At(1));  // what it has is kept
+  queue_.Leave(SessionId{2}, At(1));  // the rank's session is kept
   ask.rank = 1;
   EXPECT_EQ(Join(3, "a", ask, 2).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(

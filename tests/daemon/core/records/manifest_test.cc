@@ -138,14 +138,14 @@ TEST_F(ManifestTest, Open_FindsRecordsAndNeverRepeatsAnId) {
   EXPECT_EQ(reopened->lost_records(), 0u);
 }
 
-// The newest superblock is torn at every possible length: the older one must then count.
+// The newest superblock is torn at every possible length, so the older one must count.
 TEST_F(ManifestTest, TornSuperblock_OlderOneCounts) {
   Manifest manifest = *Manifest::Create(memory(), 1);
   manifest.NewSessionId();
   const std::vector<Block> before = blocks_;
   manifest.NewSessionId();
   const std::vector<Block> after = blocks_;
-  constexpr size_t kWritten = 56;  // what the checksum covers, and the checksum
+  constexpr size_t kWritten = 56;  // the bytes under the checksum, and the checksum
   for (size_t torn = 0; torn <= kWritten; ++torn) {
     blocks_ = before;
     for (size_t i = 0; i < 2; ++i) std::memcpy(blocks_[i].bytes, after[i].bytes, torn);
@@ -256,7 +256,7 @@ TEST_F(ManifestTest, WrittenBack_GrowsByPiecesThatTouchItAndEndsWithItsEpoch) {
   manifest.BeginDirtyEpoch(index, 3);
   EXPECT_EQ(manifest.DirtyEpoch(index), 3u);
   manifest.AddWrittenBack(index, {16, 32});
-  manifest.AddWrittenBack(index, {64, 80});  // apart: forgotten
+  manifest.AddWrittenBack(index, {64, 80});  // not adjacent: forgotten
   EXPECT_EQ(manifest.WrittenBack(index).begin, 16u);
   EXPECT_EQ(manifest.WrittenBack(index).end, 32u);
   manifest.AddWrittenBack(index, {32, 64});
@@ -267,7 +267,7 @@ TEST_F(ManifestTest, WrittenBack_GrowsByPiecesThatTouchItAndEndsWithItsEpoch) {
   EXPECT_TRUE(manifest.WrittenBack(index).empty());
 }
 
-// Of a manifest that is opened in three parts, the last one smaller, in memory that held something.
+// A manifest that is opened in three parts, the last one smaller, in memory with other contents.
 class LargeManifestTest : public ManifestTest {
  protected:
   static constexpr uint32_t kManyRecords = 2 * kRecordsPerOpening + 7;
@@ -279,7 +279,7 @@ class LargeManifestTest : public ManifestTest {
     blocks_.assign(Manifest::BytesFor(kManyRecords) / sizeof(Block), old);
   }
 
-  // Bytes from the first that nobody has written on.
+  // The number of bytes up to the last byte that was written.
   size_t Untouched() {
     const std::span<std::byte> all = memory();
     const auto end = std::find_if(all.rbegin(), all.rend(), [](std::byte b) { return b != kOld; });
@@ -294,7 +294,7 @@ TEST_F(LargeManifestTest, Records_TakeMemoryOnlyWhenTheyAreOpened) {
   ASSERT_TRUE(manifest.Add(Identity(1), {}).ok());
   EXPECT_EQ(manifest.bytes_in_use(), Manifest::BytesFor(kRecordsPerOpening));
   EXPECT_EQ(Untouched(), memory().size() - Manifest::BytesFor(kRecordsPerOpening));
-  // Nor does a successor look at the others.
+  // The next daemon does not look at the other records either.
   absl::StatusOr<Manifest> reopened = Manifest::Open(memory());
   ASSERT_TRUE(reopened.ok());
   EXPECT_EQ(reopened->lost_records(), 0u);

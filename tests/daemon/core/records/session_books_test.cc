@@ -153,7 +153,7 @@ TEST_F(SessionBooksTest, Transfers_AreReadAgainInTheOrderTheyCame) {
   ticket.granted_at = Time::FromNanoseconds(9);
   books.Grant(second, ticket);
   books.RemoveTransfer(first);
-  *books.AddTransfer(Request(3), Time::FromNanoseconds(3));  // in the place of the first
+  *books.AddTransfer(Request(3), Time::FromNanoseconds(3));  // takes the place of the first
   EXPECT_FALSE(books.HasTransfer(1));
   EXPECT_TRUE(books.HasTransfer(3));
   SessionBooks again = Open();
@@ -179,7 +179,7 @@ TEST_F(SessionBooksTest, Transfers_AreReadAgainInTheOrderTheyCame) {
   EXPECT_EQ(request.destination_offset, expected.destination_offset);
   EXPECT_EQ(request.flags, expected.flags);
   EXPECT_EQ(request.dirty_epoch, expected.dirty_epoch);
-  // Orders go on where they were.
+  // Order numbers continue.
   *again.AddTransfer(Request(4), Time::FromNanoseconds(4));
   EXPECT_EQ(Open().Transfers().back().request.request_id, 4u);
   again.RemoveAllTransfers();

@@ -1,4 +1,4 @@
-// What a ticket that is not completed in time costs others: the patience of the link, once.
+// The cost of a late ticket for other sessions: the patience of the link, once.
 #include <string>
 #include <vector>
 
@@ -16,7 +16,8 @@ constexpr Direction kLoad = Direction::kHostToDevice;
 
 Time At(int64_t milliseconds) { return Time::FromNanoseconds(milliseconds * 1'000'000); }
 
-// A link of 64 MiB, patient for 100 ms; who tried that is held to its part for 10 s.
+// A link of 64 MiB that is patient for 100 ms. A session that was late is limited to its part for
+// 10 s.
 class TransferParts : public ::testing::Test {
  protected:
   static TransferLimits Limits() {
@@ -36,7 +37,7 @@ class TransferParts : public ::testing::Test {
                                     .destination = ChunkId{requests_}},
                                    At(at)));
   }
-  // Of those granted now, the tickets of that session.
+  // The session's tickets among those that are granted now.
   std::vector<Ticket> Grant(SessionId session, int64_t at) {
     std::vector<Ticket> granted = scheduler_.Grant(At(at));
     std::erase_if(granted, [&](const Ticket& ticket) { return ticket.session != session; });
@@ -46,7 +47,8 @@ class TransferParts : public ::testing::Test {
     Enqueue(session, bytes, at);
     return Grant(session, at);
   }
-  // When the session's next ticket comes, looking whenever the scheduler says so; -1: it does not.
+  // The time of the session's next ticket, with a look whenever the scheduler asks for one; -1:
+  // none comes.
   int64_t ComesAt(SessionId session, int64_t from, int64_t until) {
     for (int64_t at = from; at <= until;) {
       (void)scheduler_.MarkOverdue(At(at));
@@ -111,7 +113,7 @@ TEST_F(TransferParts, HolderThatEndsAndComesAgain_DelaysNobodyTwice) {
   EXPECT_EQ(Ask(kOther, 32 * kMiB, 203).size(), 1u);
 }
 
-// Its ticket was late for longer than a tenant is held to its part afterwards.
+// The ticket was late for longer than the time for which a tenant is limited afterwards.
 TEST_F(TransferParts, HolderThatEndsLongAfterItWasLate_IsHeldToItsPartFromThenOn) {
   scheduler_.AddSession(kHolder, kDevice, 1, "holder");
   scheduler_.AddSession(kOther, kDevice, 1, "other");
@@ -189,7 +191,7 @@ TEST_F(TransferParts, TicketOfAnEarlierDaemonThatIsNeverCompleted_DelaysNobody) 
   EXPECT_EQ(Ask(kOther, 64 * kMiB, 1003).size(), 1u);
 }
 
-// What is completed in time may fill the link, whoever else is attached.
+// Transfers that complete in time may fill the link, whatever other sessions are attached.
 TEST_F(TransferParts, SessionThatCompletesInTime_IsNotHeldToItsPart) {
   scheduler_.AddSession(kHolder, kDevice, 1, "holder");
   scheduler_.AddSession(kOther, kDevice, 1, "other");

@@ -33,14 +33,14 @@ std::vector<uint64_t> Ids(const std::vector<Ticket>& tickets) {
   return ids;
 }
 
-// One ticket at a time makes the order visible.
+// With one ticket at a time, the order is visible.
 TransferLimits OneAtATime() {
   TransferLimits limits;
   limits.tickets_in_flight = 1;
   return limits;
 }
 
-// Grants and completes until nothing is left; the order of request ids.
+// Grants and completes until nothing is left. Returns the order of request ids.
 std::vector<uint64_t> Drain(TransferScheduler* scheduler, SessionId session, Time now) {
   std::vector<uint64_t> order;
   for (;;) {
@@ -80,7 +80,8 @@ TEST(TransferScheduler, ByteLimit_HoldsButOneLargeMayGoAlone) {
   scheduler.AddSession(kA, kDevice, 1);
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1, 6), At(0)));
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(2, 2, 5), At(0)));
-  ASSERT_TRUE(scheduler.Enqueue(kA, Load(3, 3, 1), At(0)));  // would fit, but may not overtake
+  // Would fit, but may not overtake the second.
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(3, 3, 1), At(0)));
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(4, 4, 100), At(0)));
   std::vector<Ticket> granted = scheduler.Grant(At(0));
   EXPECT_EQ(Ids(granted), std::vector<uint64_t>{1});
@@ -127,7 +128,7 @@ TEST(TransferScheduler, Priority_ThenDeadline_ThenArrival) {
   };
   add(1, Priority::kBackground, 10);
   add(2, Priority::kNormal, kNoDeadline);
-  add(3, Priority::kNormal, 3);  // passed: in the next iteration
+  add(3, Priority::kNormal, 3);  // the moment has passed: in the next iteration
   add(4, Priority::kNormal, 20);
   add(5, Priority::kNormal, 11);
   add(6, Priority::kNormal, 20);
@@ -150,7 +151,7 @@ TEST(TransferScheduler, Ageing_OneLevelPerTenMilliseconds) {
   EXPECT_EQ(Drain(&scheduler, kA, At(20)), (std::vector<uint64_t>{1, 2}));
 }
 
-// A stream of urgent requests with near deadlines cannot hold back a background one for ever.
+// A stream of urgent requests with near deadlines cannot delay a background request for ever.
 TEST(TransferScheduler, UrgentFlood_BackgroundIsServedInBoundedTime) {
   TransferScheduler scheduler(OneAtATime());
   scheduler.AddSession(kA, kDevice, 1);
@@ -159,7 +160,7 @@ TEST(TransferScheduler, UrgentFlood_BackgroundIsServedInBoundedTime) {
   ASSERT_TRUE(scheduler.Enqueue(kA, background, At(0)));
   int64_t served_at = -1;
   for (int64_t ms = 0; ms < 1000 && served_at < 0; ++ms) {
-    for (uint32_t k = 0; k < 2; ++k) {  // twice what the link can do
+    for (uint32_t k = 0; k < 2; ++k) {  // twice the capacity of the link
       TransferRequest urgent = Load(1, static_cast<uint32_t>(1 + 2 * ms + k));
       urgent.priority = Priority::kUrgent;
       urgent.deadline_moment = 0;
@@ -171,7 +172,7 @@ TEST(TransferScheduler, UrgentFlood_BackgroundIsServedInBoundedTime) {
     ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
   }
   EXPECT_GE(served_at, 20);
-  // By then the backlog of urgent ones is older by as much as two levels.
+  // By then the waiting urgent requests are two levels older.
   EXPECT_LE(served_at, 70);
 }
 
@@ -233,7 +234,8 @@ TEST(TransferScheduler, Timeout_MarksSlowUntilTheTicketEnds) {
   EXPECT_TRUE(scheduler.IsSlow(kA));
   EXPECT_FALSE(scheduler.NextTimeout().has_value());
   EXPECT_EQ(scheduler.OverdueTickets(kDevice), 1u);
-  EXPECT_EQ(scheduler.FlightOf(kA, Direction::kHostToDevice).tickets, 1u);  // it stays
+  // The ticket stays in flight.
+  EXPECT_EQ(scheduler.FlightOf(kA, Direction::kHostToDevice).tickets, 1u);
   ASSERT_TRUE(scheduler.Complete(kA, ticket.id, At(0)));
   EXPECT_FALSE(scheduler.IsSlow(kA));
 }
@@ -299,7 +301,7 @@ TEST(TransferScheduler, RemoveSession_ReturnsEverythingAndItsCredits) {
   scheduler.AddSession(kB, kDevice, 1);
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(1, 1), At(0)));
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(2, 2), At(0)));
-  ASSERT_TRUE(scheduler.Enqueue(kA, Load(4, 2), At(0)));  // waits behind the one before
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(4, 2), At(0)));  // waits behind the previous request
   ASSERT_EQ(scheduler.Grant(At(0)).size(), 1u);
   ASSERT_TRUE(scheduler.Enqueue(kB, Load(3, 1), At(0)));
   EXPECT_TRUE(scheduler.Grant(At(0)).empty());  // the link is full
@@ -308,7 +310,8 @@ TEST(TransferScheduler, RemoveSession_ReturnsEverythingAndItsCredits) {
   EXPECT_TRUE(scheduler.RemoveSession(kA, At(0)).empty());
 }
 
-// While another's ticket is in flight, what a dead session leaves on the link would stay.
+// If the dead session's bytes stayed on the link, they would stay until no other has tickets in
+// flight.
 TEST(TransferScheduler, RemoveSession_LeavesOnTheLinkWhatOthersHaveInFlight) {
   TransferLimits limits;
   limits.link_bytes_in_flight = 2 * kMiB;
@@ -326,7 +329,7 @@ TEST(TransferScheduler, RemoveSession_LeavesOnTheLinkWhatOthersHaveInFlight) {
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{3});
 }
 
-// Both always have work; the link carries one at a time; weights 3 and 1.
+// Both sessions always have work. The link carries one ticket at a time. The weights are 3 and 1.
 TEST(TransferScheduler, SharedLink_IsDividedByWeight) {
   TransferLimits limits;
   limits.link_bytes_in_flight = kMiB;
@@ -349,7 +352,7 @@ TEST(TransferScheduler, SharedLink_IsDividedByWeight) {
   EXPECT_NEAR(granted_to[kB], 100, 2);
 }
 
-// Who slept has saved nothing: it gets its half from now on, not what it missed.
+// A session that was idle gets its half from now on, without credit for the past.
 TEST(TransferScheduler, SharedLink_IdleSessionSavesNoCredit) {
   TransferLimits limits;
   limits.link_bytes_in_flight = kMiB;
@@ -374,8 +377,8 @@ TEST(TransferScheduler, SharedLink_IdleSessionSavesNoCredit) {
   EXPECT_NEAR(of_a, 10, 1);
 }
 
-// A large request of the session whose turn it is waits for the link; small ones of others do not
-// keep it full for ever.
+// A session has its turn with a large request, which waits for the link. Small requests of other
+// sessions do not fill the link for ever.
 TEST(TransferScheduler, SharedLink_LargeRequestIsNotStarved) {
   TransferLimits limits;
   limits.link_bytes_in_flight = 4 * kMiB;

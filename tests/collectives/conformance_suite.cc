@@ -1,5 +1,5 @@
-// The contract of communicator.h, checked unchanged on every backend, on 1 to 4 ranks or, on
-// several hosts, on 4 and 6.
+// The contract of communicator.h, checked unchanged on every backend: on 1 to 4 ranks, or on 4 and
+// 6 ranks for several hosts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr DType kAllTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat1
                                DType::kInt32,   DType::kInt64,    DType::kUint8};
 // Elements per rank: nothing, one, odd, around a cache line, several small pieces.
 constexpr size_t kCounts[] = {0, 1, 3, 63, 64, 65, 1000, 5003};
-// Longer than the default piece of the shm backend in every type but the smallest.
+// More than the default piece_bytes of the shm backend in every type but the smallest.
 constexpr size_t kLongCount = 300007;
 constexpr absl::Duration kLong = absl::Seconds(60);
 constexpr absl::Duration kShort = absl::Milliseconds(200);
@@ -36,8 +36,8 @@ struct Shape {
   size_t count;
 };
 
-// All types with all counts in long tests; else each type with every second count, and each count
-// with every second type.
+// Long tests try all types with all counts. Other tests try each type with every second count, and
+// each count with every second type.
 std::vector<Shape> ShapesToTry() {
   std::vector<Shape> shapes;
   for (size_t type = 0; type < std::size(kAllTypes); ++type) {
@@ -82,7 +82,7 @@ class Conformance : public testing::TestWithParam<std::tuple<Backend, int>> {
     return inputs;
   }
   static size_t At(const Communicator& c) { return static_cast<size_t>(c.Rank()); }
-  // That are sent from or to this root: long ones with the last root, in long tests with each.
+  // Counts to send from or to this root. Long ones use the last root, or in long tests each root.
   std::vector<size_t> CountsTo(int root) const {
     std::vector<size_t> counts = {0, 1, 5003};
     if (LongTests() || root == world_size() - 1) counts.push_back(kLongCount);
@@ -112,7 +112,7 @@ TEST_P(Conformance, AllGather_OrdersSlicesByRank) {
       Bytes out(expected.size());
       EXPECT_EQ(c.AllGather(In(inputs[At(c)], dtype), Out(out, dtype)), absl::OkStatus());
       EXPECT_EQ(out, expected) << Name(dtype) << " " << count;
-      // In place: the own slice is already where it belongs.
+      // In place: the rank's own slice already lies where it belongs.
       Bytes whole(expected.size());
       const size_t begin = At(c) * inputs[0].size();
       std::copy(inputs[At(c)].begin(), inputs[At(c)].end(),
@@ -154,9 +154,10 @@ TEST_P(Conformance, AllReduce_EqualsReductionInRankOrder) {
   int turn = 0;
   for (const DType dtype : kAllTypes) {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
-      // 33001 and up is beyond kDirectAllReduceBytes for every type.
+      // 33001 elements and more are beyond kDirectAllReduceBytes for every type.
       for (const size_t count : {0u, 1u, 7u, 1000u, 33001u}) {
-        // Each operation has each count with every second type, each type the other way around.
+        // Each operation has each count with every second type, and each type with every second
+        // count.
         if (!LongTests() && ++turn % 2 != 0) continue;
         const auto inputs = Inputs(dtype, count);
         const Bytes expected = ReduceOneByOne(inputs, dtype, op, 1.0);
@@ -210,7 +211,7 @@ TEST_P(Conformance, FloatSum_IsCloseToFloat64) {
         sum += ValueOf(input, i, DType::kFloat32);
         magnitude += std::abs(ValueOf(input, i, DType::kFloat32));
       }
-      // Each addition errs by half a unit of 2^-23 of a partial sum.
+      // Each addition has an error of at most half a unit of 2^-23 of a partial sum.
       const int additions = std::max(1, world_size() - 1);
       ASSERT_NEAR(ValueOf(out, i, DType::kFloat32), sum, additions * 0x1p-24 * magnitude + 1e-300);
     }
@@ -390,7 +391,8 @@ TEST_P(Conformance, Barrier_ReturnsAfterAllHaveEntered) {
 TEST_P(Conformance, Stats_AreTheClosedForms) {
   Communicators group = Connect();
   const uint64_t p = ranks();
-  constexpr uint64_t kCount = 12000;  // all sizes divide it; 48000 bytes: beyond the direct way
+  // All numbers of ranks divide it; 48000 bytes exceed the direct way.
+  constexpr uint64_t kCount = 12000;
   constexpr uint64_t kSmall = 12;
   ForEachRank(group, [&](Communicator& c) {
     std::vector<float> slice(kCount / p), whole(kCount), other(kCount), few(kSmall);
@@ -419,7 +421,8 @@ TEST_P(Conformance, Stats_AreTheClosedForms) {
   });
 }
 
-// What `rank` moves for `peer`, by kind; Reduce and Gather to rank 0, messages to the next rank.
+// The traffic of `rank` with `peer`, by kind. Reduce and Gather go to rank 0, messages to the next
+// rank.
 PeerTraffic TrafficOfOne(OpKind kind, int rank, int peer, int ranks, uint64_t bytes) {
   const uint64_t slice = bytes / static_cast<uint64_t>(ranks);
   if (rank == peer) return {};
@@ -481,7 +484,8 @@ void ExpectTraffic(const Communicator& c, uint64_t times, uint64_t bytes) {
 
 TEST_P(Conformance, TrafficOfEachOperation_IsItsClosedForm) {
   Communicators group = Connect();
-  constexpr size_t kCount = 12000;  // all sizes divide it; 48000 bytes: beyond the direct way
+  // All numbers of ranks divide it; 48000 bytes exceed the direct way.
+  constexpr size_t kCount = 12000;
   ForEachRank(group, [&](Communicator& c) {
     CallEachOnce(c, kCount);
     ExpectTraffic(c, 1, kCount * sizeof(float));
@@ -500,7 +504,7 @@ TEST_P(Conformance, NetworkTrafficOfOperations_AddsUpToThatOfPeers) {
       if (std::string(c.BackendName()) != "tcp") continue;
       EXPECT_EQ(traffic.network_bytes_received, ReceivedFromAll(traffic.peers));
     }
-    // Some of it may be a host's own.
+    // Some of the traffic may stay within a host.
     const uint64_t all = ReceivedFromAll(stats.network) - before;
     if (std::string(c.BackendName()) == "hierarchical") {
       EXPECT_LE(bytes, all);
@@ -524,7 +528,7 @@ TEST_P(Conformance, TrafficOfDuplicatesAndSubsets_CountsWhereTheyWereMade) {
     ExpectTraffic(c, 1, kCount * sizeof(float));
     std::vector<float> value(1);
     EXPECT_EQ((*subset)->Broadcast(value, 0), absl::OkStatus());
-    (*subset).reset();  // what it moved stays counted
+    (*subset).reset();  // its traffic stays counted
     const bool is_root = c.Rank() == world_size() - 1;
     for (const Communicator* counted : {&c, duplicate->get()}) {
       const auto broadcasts = counted->Stats().traffic[static_cast<size_t>(OpKind::kBroadcast)];
@@ -607,7 +611,7 @@ TEST_P(ConformanceWithPeers, MessageOfAnotherSize_IsAnErrorOfBoth) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
       EXPECT_NE(status.message().find("Send of 5 float32"), absl::string_view::npos) << status;
     }
-    // Whoever had nothing to do with it learns of it in the next operation.
+    // A rank that took no part learns of the failure in the next operation.
     EXPECT_EQ(c.Barrier().code(), absl::StatusCode::kInvalidArgument);
   });
 }
@@ -615,7 +619,7 @@ TEST_P(ConformanceWithPeers, MessageOfAnotherSize_IsAnErrorOfBoth) {
 TEST_P(ConformanceWithPeers, AbsentRank_IsNamedAfterTheTimeout) {
   const int absent = world_size() - 1;
   std::vector<std::string> words(static_cast<size_t>(absent));
-  // Whoever comes later than that is named, too.
+  // The message also names ranks that come later than the timeout.
   const auto only_absent_is_named = [&](absl::Duration timeout) {
     Communicators group = Connect(timeout);
     ForEachRank(group, [&](Communicator& c) {
@@ -664,7 +668,7 @@ TEST_P(Conformance, Abort_EndsTheWaitOfAll) {
   std::shared_future<void> gone(go.get_future());
   ForEachRank(group, [&](Communicator& c) {
     if (c.Rank() == 0) {
-      // From another thread, while this one waits (or is about to: both must end it).
+      // Another thread aborts while this one waits or is about to wait. Both must end.
       std::thread([&c] { c.Abort("the loss is NaN"); }).join();
       go.set_value();
     }
@@ -685,7 +689,7 @@ TEST_P(ConformanceWithPeers, AbortOfTheWaitingRank_EndsItsOwnWait) {
   EXPECT_EQ(waiting.get().code(), absl::StatusCode::kAborted);
 }
 
-// The ranks that make it wait for one that does not come.
+// The duplicate waits for a rank that does not come.
 TEST_P(ConformanceWithPeers, AbortWhileADuplicateIsMade_EndsTheWaitOfAll) {
   const std::string backend = std::get<0>(GetParam()).name;
   if (backend == "local" || backend.find("nccl") != std::string::npos) {
@@ -740,7 +744,7 @@ TEST_P(Conformance, Duplicate_WorksBesideTheFirst) {
   ForEachRank(group, [&](Communicator& c) {
     auto second = c.Duplicate("gradients");
     ASSERT_TRUE(second.ok()) << second.status();
-    auto third = c.Duplicate("gradients");  // the same name again is another communicator
+    auto third = c.Duplicate("gradients");  // the same name again makes another communicator
     ASSERT_TRUE(third.ok()) << third.status();
     auto use = [&](Communicator& communicator, float value) {
       for (int i = 0; i < 50; ++i) {

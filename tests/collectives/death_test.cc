@@ -1,4 +1,4 @@
-// Ranks as processes: results across address spaces, and what happens when one is killed.
+// Ranks as processes: results across address spaces, and the effects of killing a rank.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@
 namespace geminid::collectives {
 namespace {
 
-constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
+constexpr std::chrono::seconds kPromptly{2};  // the bound on noticing a death
 
 class Processes : public testing::TestWithParam<std::string> {
  protected:
@@ -41,7 +41,7 @@ TEST_P(Processes, AllReduce_IsTheSameOnAll) {
   for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), "good");
 }
 
-// What the survivors do when the victim dies.
+// The operation of the survivors when the victim dies.
 using Operation = absl::Status (*)(Communicator& c, int victim);
 
 void KillWhileTheOthers(std::unique_ptr<Door> door, int victim, Operation operation) {
@@ -53,10 +53,10 @@ void KillWhileTheOthers(std::unique_ptr<Door> door, int victim, Operation operat
       ready();
       for (;;) ::pause();
     }
-    // Some may be in the barrier still when it dies.
+    // Some ranks may still be in the barrier when the victim dies.
     if (status.ok()) status = operation(**c, victim);
     ready();
-    // Every later call gives the same answer.
+    // Every later call returns the same status.
     return (*c)->Barrier() == status ? Text(status) : "another answer: " + Text((*c)->Barrier());
   });
   ranks.AwaitReady(victim);
@@ -123,7 +123,7 @@ TEST_P(Processes, KilledAmidAnyOperation_NeverGiveAWrongResult) {
   }
 }
 
-// That all have connected is true when the first one hears it: nobody waits for the one that left.
+// All have connected when the first rank learns it, so no rank waits for the one that left.
 TEST_P(Processes, RankThatLeavesOnceItHasConnected_EndsNobodysConnecting) {
   for (int trial = 0; trial < 10; ++trial) {
     auto door = MakeDoor();
@@ -131,7 +131,7 @@ TEST_P(Processes, RankThatLeavesOnceItHasConnected_EndsNobodysConnecting) {
       auto c = door->Enter(rank);
       if (!c.ok()) return Text(c.status());
       if (rank == 1) return "left";
-      // The others have it to wait in until they learn that one is missing.
+      // The others wait in the barrier until they learn that a rank is missing.
       return (*c)->Barrier().ok() ? "no failure" : Use((*c)->Shrink());
     });
     for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), r == 1 ? "left" : "good: 0,2,3");
@@ -152,7 +152,7 @@ TEST(ShmProcesses, AllKilled_LeaveTheNameFree) {
   }
 }
 
-// The launcher's variables are all there is, as for a user.
+// As for a user, only the launcher's variables are given.
 TEST(Connect, FromRankInfo_PicksShmOnOneHost) {
   const std::string job = UniqueName();
   ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready&) -> std::string {
@@ -168,7 +168,7 @@ TEST(Connect, FromRankInfo_PicksShmOnOneHost) {
   for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), "shm OK: ");
 }
 
-// Nobody says that the ranks share a host; they find out.
+// No option says that the ranks share a host. They find out.
 TEST(HostsProcesses, HostsThatNobodyNames_AreFound) {
   HostsDoor door(HostsDoor::kAsTheMachineSays);
   ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready&) -> std::string {

@@ -1,4 +1,4 @@
-// How ranks that are processes come into one group.
+// How ranks in processes of their own form a group.
 #ifndef GEMINID_TESTS_COLLECTIVES_DOORS_H_
 #define GEMINID_TESTS_COLLECTIVES_DOORS_H_
 
@@ -20,10 +20,10 @@
 namespace geminid::collectives {
 
 inline constexpr int kRanks = 4;
-// Of operations: no test waits so long.
+// The timeout of operations. No test waits this long.
 inline constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// How a child of one group connects. Made in the parent, before the fork.
+// The way in which a child of one group connects. It is made in the parent, before the fork.
 class Door {
  public:
   virtual ~Door() = default;
@@ -48,7 +48,7 @@ class TcpDoor final : public Door {
     if (rank == 0) {
       options.listener = std::move(listener_);
     } else {
-      listener_.Reset();  // or the port would outlive rank 0
+      listener_.Reset();  // or the port would stay open after rank 0 has ended
     }
     return ConnectTcp(rank, kRanks, std::move(options));
   }
@@ -74,7 +74,7 @@ class HostsDoor final : public Door {
     if (rank == 0) {
       options.network.listener = std::move(listener_);
     } else {
-      listener_.Reset();  // or the port would outlive rank 0
+      listener_.Reset();  // or the port would stay open after rank 0 has ended
     }
     return ConnectHierarchical(rank, kRanks, std::move(options));
   }
@@ -86,7 +86,7 @@ class HostsDoor final : public Door {
   uint16_t port_;
 };
 
-// "shm", "hosts" (two of two ranks each), "uneven_hosts" (one rank and three) or "tcp".
+// "shm", "hosts" (two hosts of two ranks), "uneven_hosts" (one rank and three) or "tcp".
 inline std::unique_ptr<Door> MakeDoorOf(const std::string& name) {
   if (name == "shm") return std::make_unique<ShmDoor>();
   if (name == "hosts") return std::make_unique<HostsDoor>(HostsDoor::kTwoOfTwo);

@@ -74,7 +74,7 @@ T Fold(ReduceOp op, T left, T right) {
 
 namespace {
 
-// From the definition.
+// The value by the definition of the format.
 double ValueOfHalf(uint16_t bits, int exponent_bits) {
   const int mantissa_bits = 15 - exponent_bits;
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -89,8 +89,7 @@ double ValueOfHalf(uint16_t bits, int exponent_bits) {
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-// The values of all patterns, computed once: the suites look for the nearest of them millions of
-// times.
+// The values of all patterns, computed once, because the suites search them millions of times.
 const std::vector<double>& HalfValues(int exponent_bits) {
   const auto all = [](int bits_of_exponent) {
     std::vector<double> values(1 << 16);
@@ -104,7 +103,7 @@ const std::vector<double>& HalfValues(int exponent_bits) {
   return exponent_bits == kFloat16ExponentBits ? float16 : bfloat16;
 }
 
-// Of moderate size. Many tests ask for the same ones, as elements of another type.
+// Random numbers of moderate size. Many tests use the same ones, as elements of other types.
 const std::vector<double>& RandomNumbers(size_t count, uint64_t seed) {
   static std::mutex mutex;
   static std::map<std::pair<size_t, uint64_t>, std::vector<double>> known;
@@ -136,7 +135,7 @@ uint16_t EncodeHalf(double value, int exponent_bits) {
     (values[middle] <= magnitude ? low : high) = middle;
   }
   const double below = DecodeHalf(low, exponent_bits);
-  // The value that would come after the largest finite one decides about infinity.
+  // The value after the largest finite one decides about infinity.
   const double above =
       high == infinity ? below + (below - DecodeHalf(static_cast<uint16_t>(low - 1), exponent_bits))
                        : DecodeHalf(high, exponent_bits);
@@ -175,8 +174,7 @@ std::vector<std::byte> ReduceOneByOne(const std::vector<std::vector<std::byte>>&
     double result = Decode(inputs[0].data() + at, dtype);
     for (size_t k = 1; k < inputs.size(); ++k) {
       const double next = Decode(inputs[k].data() + at, dtype);
-      // fp64 holds the sum of two fp32 numbers of similar size exactly, so this rounds as fp32
-      // does.
+      // fp64 holds the sum of two fp32 numbers of similar size exactly, so this rounds like fp32.
       result = IsFloating(dtype) && dtype != DType::kFloat64
                    ? Fold(op, static_cast<float>(result), static_cast<float>(next))
                    : Fold(op, result, next);

@@ -11,15 +11,15 @@ namespace geminid::collectives {
 
 // The value of 16 bits of a format with `exponent_bits`, from its definition.
 double DecodeHalf(uint16_t bits, int exponent_bits);
-// The nearest of all 65536 values, ties to the even pattern, by search; infinity beyond the half
-// unit after the largest. `value` is not NaN.
+// The nearest of all 65536 values, by search, with ties to the even pattern. Infinity if `value` is
+// more than half a unit beyond the largest. `value` is not NaN.
 uint16_t EncodeHalf(double value, int exponent_bits);
 
 inline constexpr int kFloat16ExponentBits = 5;
 inline constexpr int kBFloat16ExponentBits = 8;
 
-// `count` elements as bytes. Values are small integers and halves that every type represents
-// exactly after truncation, different for every rank and index.
+// `count` elements as bytes. The values are small integers and halves that every type represents
+// exactly after truncation, and differ for every rank and index.
 std::vector<std::byte> Pattern(DType dtype, size_t count, int rank);
 // Random finite elements of moderate size, whose sums round.
 std::vector<std::byte> RandomElements(DType dtype, size_t count, uint64_t seed);

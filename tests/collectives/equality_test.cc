@@ -13,7 +13,7 @@ namespace {
 constexpr int kRanks = 3;
 constexpr size_t kCount = 30'000;
 
-// Everything that rank 0 computed, in one string of bytes.
+// All results of rank 0, as one sequence of bytes.
 std::vector<std::byte> ReduceAllTypes(const Backend& backend) {
   std::vector<std::byte> results;
   Communicators group = backend.connect(kRanks, absl::Seconds(60));

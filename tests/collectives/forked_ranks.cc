@@ -18,7 +18,7 @@ namespace {
 constexpr char kMark = '!';
 constexpr size_t kSaidBytes = 1 + sizeof(ForkedRanks::Time);
 
-// At once, as short writes to a pipe are.
+// One short write, which a pipe takes as a whole.
 void Say(int pipe) {
   const ForkedRanks::Time now = std::chrono::steady_clock::now();
   char bytes[kSaidBytes] = {kMark};
@@ -35,7 +35,7 @@ ForkedRanks::ForkedRanks(int world_size, const Body& body) {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      children_.clear();  // the pipes of the elder children
+      children_.clear();  // the pipes of earlier children
       ::close(ends[0]);
       const int out = ends[1];
       const std::string result = body(rank, [out] { Say(out); });

@@ -1,4 +1,4 @@
-// Ranks as real processes, which a test can kill.
+// Ranks in real processes, which a test can kill.
 #ifndef GEMINID_TESTS_COLLECTIVES_FORKED_RANKS_H_
 #define GEMINID_TESTS_COLLECTIVES_FORKED_RANKS_H_
 
@@ -17,23 +17,23 @@ namespace geminid::collectives {
 class ForkedRanks {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Tells the parent that the rank has come to a certain point, and when.
+  // Tells the parent that the rank has reached a certain point, with the time.
   using Ready = std::function<void()>;
-  // Runs in the child; what it returns is the child's result.
+  // Runs in the child. Its return value is the child's result.
   using Body = std::function<std::string(int rank, const Ready& ready)>;
 
   ForkedRanks(int world_size, const Body& body);
-  // Kills and reaps whoever is left.
+  // Kills and reaps all remaining children.
   ~ForkedRanks();
 
-  // Returns when it said so, which the machine's clock tells it: how long it took until this
-  // process heard of it is no property of the rank.
+  // Waits until the rank reports, and returns the time of the report by the machine's clock. The
+  // delay until this process reads it is not a property of the rank.
   Time AwaitReady(int rank);
   void Kill(int rank);
-  // Until Continue(), which need not come.
+  // Stops the rank until Continue(), which may never come.
   void Stop(int rank);
   void Continue(int rank);
-  // Whether it says that it is ready, or ends, meanwhile.
+  // Whether the rank reports or ends within `time`.
   bool SaysSomethingWithin(int rank, std::chrono::milliseconds time);
   // Waits for the child's end; "ended by signal 9" behind the result if it was killed.
   std::string Result(int rank);

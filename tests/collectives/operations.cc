@@ -13,10 +13,10 @@ namespace {
 constexpr size_t kCount = 60'000;
 constexpr size_t kEach = 50'000;
 
-// What `rank` has for `to` in this step.
+// The value that `rank` sends to `to` in this step.
 float Value(int step, int rank, int to = 0) { return static_cast<float>(step + 10 * rank + to); }
 
-// Of what all ranks have in this step.
+// The sum of all ranks' values in this step.
 float SumAt(const Communicator& c, int step) {
   float sum = 0;
   for (int r = 0; r < c.WorldSize(); ++r) sum += Value(step, r);

@@ -14,7 +14,7 @@ absl::StatusOr<RankInfo> From(const std::map<std::string, std::string>& variable
   });
 }
 
-// The message of a refusal.
+// The message of the error.
 std::string Refusal(const std::map<std::string, std::string>& variables) {
   auto info = From(variables);
   EXPECT_FALSE(info.ok());
@@ -80,8 +80,8 @@ TEST(RankInfo, OpenMpiAndMpichAndSlurm_AreRead) {
   EXPECT_TRUE(slurm->OnOneHost());
 }
 
-// In the shell of salloc, in the script of sbatch, and in a shell that salloc makes a step of its
-// own (LaunchParameters=use_interactive_step).
+// The cases are the shell of salloc, the script of sbatch, and a shell that salloc makes a step of
+// its own (LaunchParameters=use_interactive_step).
 TEST(RankInfo, InAnAllocationOfSlurmWithoutSrun_IsOneProcess) {
   auto salloc = From({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}});
   ASSERT_TRUE(salloc.ok()) << salloc.status();

@@ -16,7 +16,7 @@ namespace {
 constexpr DType kAllTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
                                DType::kInt32,   DType::kInt64,    DType::kUint8};
 
-// Whose bits are those of every instruction set.
+// Reduces with every instruction set, whose bits must be equal.
 std::vector<std::byte> Reduce(const std::vector<std::vector<std::byte>>& inputs, DType dtype,
                               ReduceOp op, double scale) {
   std::vector<const std::byte*> pointers;
@@ -167,7 +167,7 @@ TEST(ReduceInOrder, OutIsAnInputAndUnaligned_GivesTheSame) {
   }
 }
 
-// Exact one way, so that the way back gives every value again; a NaN stays one.
+// Widening is exact, so narrowing returns every value. A NaN stays a NaN.
 TEST(WidenAndNarrow, EveryValueOf16Bits_ComesBack) {
   std::vector<uint16_t> all(1 << 16);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
@@ -196,7 +196,7 @@ TEST(WidenAndNarrow, EveryValueOf16Bits_ComesBack) {
   }
 }
 
-// Between two values, and beyond the largest.
+// Random floats lie between two values, or beyond the largest.
 TEST(Narrow, RandomFloats_RoundToTheNearestAndToEven) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 30000);

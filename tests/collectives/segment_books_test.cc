@@ -1,4 +1,4 @@
-// Whoever keeps an account of memory is told of what ranks share, once.
+// An owner of memory accounts is told once of the memory that ranks share.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,13 +18,13 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 2;
 
-// Of a group of two, with what ConnectShm does without options; and more than its messages.
+// The segment of a group of two with ConnectShm's default options. It has more than the messages.
 uint64_t SegmentBytes() {
   constexpr uint32_t kSlots = 4, kPieceBytes = 256 * 1024;
   return SegmentLayout::Of({.world_size = kRanks, .slots = kSlots, .piece_bytes = kPieceBytes}).end;
 }
 
-// What is charged now, by name; refuses more than `limit_bytes` in all.
+// The present charges by name. Refuses a total above `limit_bytes`.
 class Account {
  public:
   explicit Account(uint64_t limit_bytes = ~uint64_t{0}) : limit_bytes_(limit_bytes) {}
@@ -123,7 +123,7 @@ TEST(ChargeSegments, ThatIsRefusedLater_FailsOnAllRanksInItsWords) {
     const auto second = rank.Duplicate("second");
     EXPECT_EQ(second.status().code(), absl::StatusCode::kResourceExhausted) << second.status();
     EXPECT_THAT(std::string(second.status().message()), HasSubstr("no room for"));
-    EXPECT_EQ(rank.Barrier(), absl::OkStatus());  // that is as it was
+    EXPECT_EQ(rank.Barrier(), absl::OkStatus());  // the group works as before
   });
 }
 

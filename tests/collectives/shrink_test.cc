@@ -1,4 +1,4 @@
-// Groups that are made anew of the ranks that are left.
+// Groups that the remaining ranks form again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,15 +22,15 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
+constexpr std::chrono::seconds kPromptly{2};  // the bound on noticing a death
 
 class Shrink : public testing::TestWithParam<std::string> {
  protected:
   static std::unique_ptr<Door> MakeDoor() { return MakeDoorOf(GetParam()); }
 };
 
-// Ranks that are not told of the death by this operation, as senders to a root, learn of it in the
-// next one.
+// This operation may not tell all ranks of the death, such as senders to a root. They learn of it
+// in the next one.
 void KillAndShrink(std::unique_ptr<Door> door, int victim, CollectiveCall operation) {
   ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
     auto c = door->Enter(rank);
@@ -81,7 +81,7 @@ TEST_P(Shrink, AfterTheDeathOfRankZero_MakesAGroupOfTheOthers) {
   }
 }
 
-// The second one dies while the others wait for it to come.
+// The second rank dies while the others wait for it.
 TEST_P(Shrink, OfRanksOfWhichAnotherDies_LeavesBothOut) {
   for (const auto& [first, second] : {std::pair{0, 1}, std::pair{0, 3}, std::pair{2, 0}}) {
     SCOPED_TRACE(absl::StrCat(first, " and ", second));
@@ -198,7 +198,7 @@ TEST_P(Shrink, OfRanksOfWhichOneStaysAway_NamesIt) {
   EXPECT_TRUE(WithTimeForAll(only_it_is_named)) << words;
 }
 
-// Parts of a group are groups.
+// A subset of a group is a group, too.
 TEST_P(Shrink, OfASubset_MakesAGroupOfItsRanks) {
   auto door = MakeDoor();
   ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
@@ -225,7 +225,7 @@ TEST_P(Shrink, OfASubset_MakesAGroupOfItsRanks) {
 INSTANTIATE_TEST_SUITE_P(All, Shrink, testing::Values("shm", "tcp", "hosts", "uneven_hosts"),
                          [](const auto& instance) { return instance.param; });
 
-// Over shared memory the survivors agree whenever a rank dies, also in the middle of it.
+// Over shared memory the survivors agree whenever a rank dies, also during Shrink.
 TEST(ShrinkShm, OfRanksThatDieInTheMiddleOfIt_AlwaysAgrees) {
   for (int trial = 0; trial < 20; ++trial) {
     auto door = MakeDoorOf("shm");
@@ -249,7 +249,7 @@ TEST(ShrinkShm, OfRanksThatDieInTheMiddleOfIt_AlwaysAgrees) {
     });
     for (int r = 0; r < kRanks; ++r) ranks.AwaitReady(r);
     ranks.Kill(trial % 2);
-    for (int i = 0; i < 10 * trial; ++i) std::this_thread::yield();  // anywhere on the way
+    for (int i = 0; i < 10 * trial; ++i) std::this_thread::yield();  // at any point of Shrink
     ranks.Kill(2);
     const std::string left = trial % 2 == 0 ? "1,3 OK: " : "0,3 OK: ";
     EXPECT_EQ(ranks.Result(1 - trial % 2), left);
@@ -270,7 +270,7 @@ TEST(ShrinkLocal, OfThreadsOfWhichOneHasLeft_MakesAGroupOfTheOthers) {
 TEST(ShrinkLocal, OfThreadsOfWhichOneStaysAway_NamesIt) {
   Communicators communicators = MakeLocalCommunicators(2, absl::Milliseconds(50));
   EXPECT_THAT(Use(communicators[0]->Shrink()), HasSubstr("Shrink: rank 1 did not call it"));
-  // It comes late, and the group is made by the next try of both.
+  // The rank comes late, and the next try of both makes the group.
   ForEachRank(communicators, [](Communicator& c) {
     c.SetTimeout(kPatience);
     EXPECT_EQ(Use(c.Shrink()), "good: 0,1");

@@ -1,4 +1,4 @@
-// Ranks that live and are not heard of, over TCP.
+// Ranks that are alive but silent, over TCP.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -24,14 +24,14 @@ using std::chrono::steady_clock;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
+constexpr std::chrono::seconds kPromptly{2};  // the bound on noticing a death
 constexpr int kFar = 2;                       // the rank at the end of the wire
 
 std::string Silent(int rank) {
   return absl::StrCat("UNAVAILABLE: rank ", rank, " at 127.0.0.1 was not heard of for ");
 }
 
-// All ranks on one host; one of them reaches rank 0 over a wire.
+// All ranks on one host. One of them reaches rank 0 over a wire.
 class FarDoor {
  public:
   explicit FarDoor(milliseconds delay)
@@ -56,8 +56,8 @@ class FarDoor {
   const TcpProxy wire_;
 };
 
-// Meets the others until they fail; says that it is ready when they have met once, and again when
-// they have failed.
+// Meets the others until a meeting fails. Reports after the first meeting, and again after the
+// failure.
 std::string MeetOn(Communicator& c, const ForkedRanks::Ready& ready) {
   absl::Status status = c.Barrier();
   ready();
@@ -104,7 +104,7 @@ TEST_F(Silence, OfAWireThatIsLong_IsNone) {
   }
 }
 
-// Together they are longer.
+// The pauses are each shorter than the limit, and longer together.
 TEST_F(Silence, ShorterThanTheLimit_IsNone) {
   FarDoor door(milliseconds(0));
   ForkedRanks ranks(kRanks, Meeting(door, absl::Seconds(3)));
@@ -125,7 +125,7 @@ TEST_F(Silence, WithALongerLimit_MayBeLonger) {
   EXPECT_FALSE(ranks.SaysSomethingWithin(0, milliseconds(2000)));
 }
 
-// Its others do not wait for it, and it does not go on beside them when it wakes.
+// The others do not wait for the rank, and it does not continue beside them when it wakes.
 TEST_F(Silence, OfAStoppedRank_IsADeathThatItHearsOfItself) {
   FarDoor door(milliseconds(0));
   ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
@@ -174,7 +174,7 @@ TEST(SilenceVariable, OfAnyDuration_IsTaken) {
     ASSERT_EQ(::setenv("GEMINID_SILENCE", value, 1), 0);
     const RankInfo info{.rank = 0, .world_size = 1, .master_address = "127.0.0.1"};
     const ConnectOptions options{.backend = BackendChoice::kTcp};
-    // Port 0 is a free one.
+    // Port 0 means a free port.
     RankInfo anywhere = info;
     anywhere.master_port = 0;
     EXPECT_TRUE(Connect(anywhere, options).ok()) << value;

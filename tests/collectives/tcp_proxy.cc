@@ -39,7 +39,7 @@ void TakeIn(Flow& flow, std::chrono::milliseconds delay) {
   char bytes[64 * 1024];
   const ssize_t count = ::recv(flow.from, bytes, sizeof(bytes), MSG_DONTWAIT);
   if (count < 0) return;
-  // An end travels as well.
+  // The end of a stream travels as well.
   flow.travelling.emplace_back(Clock::now() + delay,
                                std::string(bytes, static_cast<size_t>(count)));
   flow.over = count == 0;
@@ -101,7 +101,7 @@ TcpProxy::~TcpProxy() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-// Waits until it has come to a halt.
+// Stops the child, and waits until it has stopped.
 void TcpProxy::Stall() const {
   ::kill(pid_, SIGSTOP);
   siginfo_t halted = {};

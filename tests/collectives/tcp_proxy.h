@@ -1,4 +1,4 @@
-// A wire between two ends of a TCP connection that can be long, and can stand still.
+// A wire between two ends of a TCP connection. It may have a delay, and it may stall.
 #ifndef GEMINID_TESTS_COLLECTIVES_TCP_PROXY_H_
 #define GEMINID_TESTS_COLLECTIVES_TCP_PROXY_H_
 
@@ -11,8 +11,9 @@
 
 namespace geminid::collectives {
 
-// A child process that passes on, each way and `delay` later, what it is sent at a port of its own
-// on the loopback interface to another one there. Make it before the test starts any thread.
+// A child process that forwards data between a port of its own and another port of the loopback
+// interface. It forwards both ways, with a delay of `delay`. Make it before the test starts any
+// thread.
 class TcpProxy {
  public:
   TcpProxy(uint16_t to_port, std::chrono::milliseconds delay);
@@ -21,7 +22,7 @@ class TcpProxy {
   TcpProxy& operator=(const TcpProxy&) = delete;
 
   uint16_t port() const { return port_; }
-  // Nothing is passed on from now on, and no connection ends; and again.
+  // Stops forwarding, without ending connections. GoOn continues.
   void Stall() const;
   void GoOn() const;
 

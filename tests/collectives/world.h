@@ -31,10 +31,11 @@ std::vector<Backend> BackendsUnderTest();
 
 Backend LocalBackend();
 Backend ShmBackend();
-// With pieces so small that a test's few elements already fill many rounds.
+// With a piece_bytes so small that a test's few elements already fill many rounds.
 Backend ShmSmallPiecesBackend();
 
-// Makes one communicator per rank on a thread each, because connecting blocks until all have come.
+// Makes one communicator per rank, each on a thread, because connecting blocks until all ranks
+// come.
 Communicators ConnectInThreads(
     int world_size,
     const std::function<absl::StatusOr<std::unique_ptr<Communicator>>(int rank)>& connect);
@@ -44,9 +45,9 @@ void ForEachRank(Communicators& communicators, const std::function<void(Communic
 
 uint64_t ReceivedFromAll(const std::vector<PeerTraffic>& peers);
 
-// For tests of what is said at a timeout that all others are in time for, which nobody can promise
-// on a busy machine. Calls `attempt`, which says whether they were, with longer and longer timeouts
-// until it says so, and returns whether it did.
+// For tests of the message at a timeout that all other ranks must reach in time. On a busy machine
+// a rank may be too late. Calls `attempt` with longer and longer timeouts until it returns that all
+// were in time, and returns whether it did.
 bool WithTimeForAll(const std::function<bool(absl::Duration timeout)>& attempt);
 
 // A name that no other group of this machine uses.

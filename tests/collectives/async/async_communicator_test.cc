@@ -30,7 +30,7 @@ uint64_t CountOf(const AsyncCommunicator& queue, OpKind kind) {
   return queue.Stats().operations[static_cast<size_t>(kind)];
 }
 
-// Runs `body` on each of so many ranks, with a queue, on every kind of memory between them.
+// Runs `body` on each of `ranks` ranks, with a queue, over every kind of memory between ranks.
 template <typename Body>
 void OnRanks(int ranks, const Body& body) {
   for (const Backend& backend : {LocalBackend(), ShmBackend()}) {
@@ -39,12 +39,12 @@ void OnRanks(int ranks, const Body& body) {
     ForEachRank(world, [&](Communicator& rank) {
       const auto queue = Queue(rank);
       body(*queue, rank);
-      EXPECT_EQ(rank.Barrier(), absl::OkStatus());  // nobody leaves before the others are done
+      EXPECT_EQ(rank.Barrier(), absl::OkStatus());  // no rank leaves before all are done
     });
   }
 }
 
-// A point in a stream that the test says when it is reached.
+// A point in a stream that the test reaches when it opens the gate.
 class Gate final : public Event {
  public:
   void Open() {
@@ -83,7 +83,7 @@ TEST(AsyncCommunicator, Operations_RunInTheOrderOfTheirCalls) {
   });
 }
 
-// Each operation beside the blocking one of its name, on the same numbers.
+// Compares each operation with the blocking one of its name, on the same numbers.
 TEST(AsyncCommunicator, EveryOperation_HasTheResultsOfTheBlockingOne) {
   OnRanks(2, [](AsyncCommunicator& queue, Communicator& rank) {
     ASSERT_EQ(queue.Rank(), rank.Rank());
@@ -157,7 +157,7 @@ TEST(AsyncCommunicator, WhatWaitsForAnEvent_BeginsAfterIt) {
     const std::shared_ptr<const Event> end = queue.Record();
     EXPECT_FALSE(done.ready());
     EXPECT_FALSE(end->ready());
-    sum[0] = 1.0f;  // as work on a stream would
+    sum[0] = 1.0f;  // a stream could do the same
     gate->Open();
     end->Wait();
     EXPECT_TRUE(end->ready());
@@ -230,7 +230,7 @@ TEST(AsyncCommunicator, Aborted_FailsWhatWaitsOnAllRanks) {
   });
 }
 
-// The buffers are the caller's again when the destructor returns.
+// When the destructor returns, the buffers belong to the caller again.
 TEST(AsyncCommunicator, LetGoOf_CompletesEverythingAndTellsTheOthers) {
   for (const Backend& backend : {LocalBackend(), ShmBackend()}) {
     SCOPED_TRACE(backend.name);
@@ -261,8 +261,8 @@ TEST(AsyncCommunicator, LetGoOfWhenAllIsDone_LeavesTheOthersAlone) {
   });
 }
 
-// A rank that has waited for its part may go at once, however far its queue's thread has come and
-// whatever the others still do.
+// A rank whose own operations are complete may leave at once. Neither the progress of its queue's
+// thread nor the other ranks' operations matter.
 TEST(AsyncCommunicator, LetGoOfRightAfterItsLastOperation_AbortsNothing) {
   constexpr int kTimes = 100, kRanks = 4;
   Communicators world = LocalBackend().connect(kRanks, absl::Seconds(60));

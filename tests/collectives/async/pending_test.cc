@@ -12,7 +12,7 @@
 namespace geminid {
 namespace {
 
-// Keeps calls until told to make them.
+// Holds calls until the test makes them.
 class HeldExecutor final : public Executor {
  public:
   void Run(std::function<void()> call) override { calls.push_back(std::move(call)); }
@@ -53,7 +53,7 @@ TEST(Pending, Callback_RunsOnceOnTheExecutor) {
   {
     Pending pending(state);
     pending.Then([&](const absl::Status& status) { calls += status.ok() ? 1 : 100; });
-  }  // dropped: the request goes on
+  }  // dropped: the request continues
   state->Complete(absl::OkStatus());
   EXPECT_EQ(calls, 0);
   ASSERT_EQ(executor.calls.size(), 1u);

@@ -34,7 +34,7 @@ std::vector<ChainPlan> Plans() {
   return plans;
 }
 
-// A host of three ranks has sums of its three slices, in blocks of the two lanes that all have.
+// A host of three ranks gets the sums of its three slices, in blocks of the two lanes of all hosts.
 TEST(ChainPlan, SlicesOfUnevenHosts_AreOfTheirHosts) {
   const Hosts hosts = {.count = 2, .ranks_each = 2, .firsts = {0, 3, 5}};
   const Partition slices(101, 5);  // 21, 20, 20, 20, 20
@@ -81,9 +81,9 @@ TEST(ChainPlan, LanesOfSlices_AreOfTheirOwnRanks) {
   }
 }
 
-// Plays all hosts at once: what one sends, another one takes in the same step, in the order of the
-// blocks; a host has what it sends and adds; each sum is known where it is wanted, and not before
-// all hosts have added to it.
+// Plays all hosts at once. Each block that a host sends is received by another host in the same
+// step, in the order of the blocks. A host has each block that it sends or adds. Each sum is known
+// where it is wanted, and only after all hosts have added to it.
 TEST(ChainPlan, Steps_PassEveryBlockThroughAllHostsInOrder) {
   for (const ChainPlan& plan : Plans()) {
     const int hosts = plan.hosts().count;
@@ -120,7 +120,7 @@ TEST(ChainPlan, Steps_PassEveryBlockThroughAllHostsInOrder) {
         if (moves.send_sum == kNone) continue;
         EXPECT_EQ(added[moves.send_sum], hosts);
         EXPECT_EQ(plan.StepOf(moves.send_sum_to, step).take_sum, moves.send_sum);
-        // Known in the step before, or just added up.
+        // The sum was known in the step before, or was just completed.
         const bool just = host == hosts - 1 && moves.add == moves.send_sum;
         if (!just) {
           EXPECT_EQ(known.at({host, moves.send_sum}) + 1, step);
@@ -137,7 +137,7 @@ TEST(ChainPlan, Steps_PassEveryBlockThroughAllHostsInOrder) {
   }
 }
 
-// The last step is needed, and no step goes by in which nothing moves.
+// The last step is needed, and every step moves something.
 TEST(ChainPlan, Steps_AreAllUsed) {
   for (const ChainPlan& plan : Plans()) {
     for (size_t step = 0; step < plan.steps(); ++step) {

@@ -1,4 +1,4 @@
-// What the conformance suite cannot know: what crosses the network between hosts.
+// Properties that the conformance suite cannot check: the traffic between hosts.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -23,7 +23,7 @@ constexpr Shape kShapes[] = {{2, 2}, {3, 2}, {2, 3}};
 // Hosts of different sizes.
 const std::vector<std::vector<int>> kUneven = {{1, 3}, {2, 1}, {3, 2, 1}, {1, 3, 2}};
 
-// What one collective moved over the network, by rank.
+// The network traffic of one collective, by rank.
 using Network = std::vector<CommunicatorStats>;
 Network After(const std::vector<int>& sizes,
               const std::function<absl::Status(Communicator&)>& collective) {
@@ -60,7 +60,7 @@ uint64_t SentByHost(const Network& network, const Shape& shape, int host) {
   return bytes;
 }
 
-// Every rank talks over the network to those of its number on other hosts, if at all.
+// Every rank has network traffic only with the ranks of its number on other hosts, if at all.
 void ExpectTwinsOnly(const Network& network, const Shape& shape) {
   for (int rank = 0; rank < shape.hosts * shape.each; ++rank) {
     for (int peer = 0; peer < shape.hosts * shape.each; ++peer) {
@@ -89,7 +89,7 @@ TEST(Hierarchical, AllGather_BringsEachByteToEachHostOnce) {
   }
 }
 
-// Partial sums go up the chain and sums come down: S each over every link between two hosts.
+// Partial sums go up the chain and sums come down: S bytes each over every link between two hosts.
 TEST(Hierarchical, AllReduce_MovesTheBufferOnceEachWayAlongTheChain) {
   for (const Shape& shape : kShapes) {
     const Network network = After(shape, [&](Communicator& c) {
@@ -128,7 +128,7 @@ TEST(Hierarchical, ReduceScatter_MovesTheBufferUpTheChainAndSlicesBack) {
   }
 }
 
-// So that they are rounded once.
+// Sums travel as fp32, so that they are rounded only once.
 TEST(Hierarchical, SumsOfBFloat16_TravelAsFp32UntilTheyAreRounded) {
   const Shape shape = {2, 3};
   const Network network = After(shape, [&](Communicator& c) {
@@ -208,8 +208,8 @@ TEST(Hierarchical, Ring_CrossesTheNetworkBetweenHostsOnly) {
   }
 }
 
-// From each rank to each: half of the slices come from the other host, and of the network's bytes a
-// third stays within a host.
+// Each rank sends to each. Half of the slices come from the other host. A third of the network's
+// bytes stays within a host.
 TEST(NetworkTraffic, OfAnOperation_IsWhatOtherHostsSent) {
   HierarchyOptions flat = FinelyCut();
   flat.costs = LinkCosts{};
@@ -242,8 +242,8 @@ TEST(NetworkTraffic, WithoutHosts_IsNothingOrAll) {
   }
 }
 
-// By host, what its ranks received from other hosts and, where there is no memory to go through,
-// from each other.
+// By host, the bytes that its ranks received from other hosts. If the ranks share no memory, also
+// the bytes that they received from each other.
 std::vector<uint64_t> ReceivedByHosts(const Network& network, const std::vector<int>& sizes) {
   std::vector<uint64_t> received;
   size_t rank = 0;
@@ -316,7 +316,7 @@ TEST(UnevenHosts, AllToAll_CrossesTheNetworkBetweenHostsOnly) {
   }
 }
 
-// Three hosts have one in the middle, which passes on both partial sums and sums.
+// Of three hosts the middle one passes on both partial sums and sums.
 TEST(Hierarchical, RandomSums_HaveTheBitsOfRankOrder) {
   std::vector<std::vector<int>> shapes = kUneven;
   shapes.insert(shapes.end(), {{2, 2, 2}, {2, 2, 2, 2}});
@@ -382,7 +382,7 @@ TEST(Hierarchical, HostsThatDoNotFit_AreReachedOverTcpAlone) {
   }
 }
 
-// However short that is: a machine under load takes its time to measure links.
+// The timeout may be short, but a machine under load needs time to measure links.
 TEST(Hierarchical, TimeoutOfOperations_IsNoneOfConnecting) {
   for (const std::vector<std::string>& hosts :
        {HostNames(2, 2), HostNames(1, 2), HostNames(1, 1)}) {
@@ -398,7 +398,7 @@ TEST(Hierarchical, TimeoutOfOperations_IsNoneOfConnecting) {
   }
 }
 
-// A failure on one host is everybody's, in the same words, though it happened in memory.
+// A failure on one host reaches all hosts with the same words, though it happened in memory.
 TEST(Hierarchical, FailureWithinOneHost_IsToldToAllHosts) {
   Communicators group = ConnectHosts(HostNames(2, 2), kLong);
   ForEachRank(group, [&](Communicator& c) {
@@ -411,8 +411,8 @@ TEST(Hierarchical, FailureWithinOneHost_IsToldToAllHosts) {
   });
 }
 
-// Rank 0 both sends and receives, one of them within its host. Its peer there waits for rank 2, and
-// that one for the other half of rank 0's call: more bytes than connections hold.
+// Rank 0 both sends and receives, one of them within its host. Its peer there waits for rank 2.
+// Rank 2 waits for the other part of rank 0's call, which has more bytes than connections hold.
 TEST(SendReceive, OfTwoHosts_GoesOnOnOneWhileTheOtherIsAwaited) {
   constexpr size_t kMuch = 4'000'000;
   Communicators group = ConnectHosts(HostNames({2, 1}), kLong);
@@ -422,7 +422,7 @@ TEST(SendReceive, OfTwoHosts_GoesOnOnOneWhileTheOtherIsAwaited) {
       EXPECT_EQ(c.Receive(in, peer), absl::OkStatus());
       EXPECT_EQ(in, std::vector<float>(kMuch, static_cast<float>(peer)));
     };
-    // To the other host, from the own one.
+    // Sends to the other host, receives from its own.
     if (c.Rank() == 0) {
       EXPECT_EQ(c.SendReceive(out, 2, in, 1), absl::OkStatus());
     }
@@ -434,7 +434,7 @@ TEST(SendReceive, OfTwoHosts_GoesOnOnOneWhileTheOtherIsAwaited) {
       receive(0);
       EXPECT_EQ(c.Send(out, 1), absl::OkStatus());
     }
-    // To the own host, from the other one.
+    // Sends to its own host, receives from the other.
     if (c.Rank() == 0) {
       EXPECT_EQ(c.SendReceive(out, 1, in, 2), absl::OkStatus());
     }

@@ -1,4 +1,4 @@
-// Ranks on several hosts that are one in truth: each rank says which host it is on.
+// Ranks on several hosts that are really one: each rank says on which host it is.
 #ifndef GEMINID_TESTS_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_WORLD_H_
 #define GEMINID_TESTS_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_WORLD_H_
 
@@ -8,18 +8,17 @@
 
 namespace geminid::collectives {
 
-// With reductions that go from host to host, cut so finely that a few elements already make many
-// blocks.
+// Reductions go from host to host, in blocks so small that a few elements fill many.
 HierarchyOptions FinelyCut();
 
-// `host_by_rank` has as many names as there are ranks.
+// `host_by_rank` has a name for each rank.
 Communicators ConnectHosts(const std::vector<std::string>& host_by_rank, absl::Duration timeout,
                            const HierarchyOptions& options = FinelyCut());
 
-// `hosts` names, each `ranks_each` times.
+// `hosts` names, each repeated `ranks_each` times.
 std::vector<std::string> HostNames(int hosts, int ranks_each);
 
-// As many as `sizes` says, host by host.
+// Repeats the name of each host as often as `sizes` says.
 std::vector<std::string> HostNames(const std::vector<int>& sizes);
 
 // An even number of ranks on two hosts.

@@ -1,4 +1,4 @@
-// Ranks on hosts with networks of their own, of which one is lost.
+// Ranks on hosts with networks of their own. The test loses one of the hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,14 +31,14 @@ using std::chrono::steady_clock;
 using testing::ContainsRegex;
 using testing::StartsWith;
 
-constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
+constexpr std::chrono::seconds kPromptly{2};  // the bound on noticing a death
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr int kRanksEach = 2;
 // TCP would send again after 0.2 s, 0.6 s and 1.4 s.
 constexpr std::chrono::milliseconds kMoment{600};
 constexpr std::chrono::milliseconds kLongestMoment{750};
 
-// Each host has all ports to itself, but jobs may be there at once.
+// Each host has all ports to itself, but several jobs may run at once.
 struct Job {
   static uint16_t NextPort() {
     static uint16_t next = 29500;
@@ -48,7 +48,7 @@ struct Job {
   uint16_t port = NextPort();
 };
 
-// Says when all have met once, and goes on until a meeting fails.
+// Reports after the first meeting, and continues until a meeting fails.
 absl::Status MeetUntilItFails(Communicator& c, const ForkedRanks::Ready& ready) {
   absl::Status status = c.Barrier();
   ready();
@@ -56,10 +56,10 @@ absl::Status MeetUntilItFails(Communicator& c, const ForkedRanks::Ready& ready) 
   return status;
 }
 
-// Operations by name; each is tried by a job of its own, all of them at once.
+// Operations by name. A job of its own tries each, and all jobs run at once.
 using Calls = std::map<std::string, CollectiveCall>;
 
-// What is tried with the loss of this host, such that every operation is tried with one of them.
+// The operations to try with the loss of this host. Together the hosts cover all operations.
 template <class Operations>
 Operations ShareOf(int host, int hosts, const Operations& all) {
   Operations share;
@@ -87,7 +87,7 @@ class LostHost : public testing::Test {
     }
     return ranks;
   }
-  // In a child, on the rank's host.
+  // Runs in a child, on the rank's host.
   absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank, const Job& job,
                                                       const HierarchyOptions& hierarchy) const {
     if (absl::Status s = hosts_->Enter(HostOf(rank)); !s.ok()) return s;
@@ -99,10 +99,10 @@ class LostHost : public testing::Test {
                                             .connect_timeout = kPatience},
                                 .hierarchy = hierarchy});
   }
-  // Loses the host on which these jobs have ranks.
+  // Causes the loss of the host on which these jobs have ranks.
   using Jobs = std::map<std::string, std::unique_ptr<ForkedRanks>>;
   using Loss = std::function<void(const Jobs& jobs, int host)>;
-  // Ends when the ranks on the other hosts have said, promptly, that they noticed.
+  // Ends when the ranks on the other hosts have reported promptly that they noticed the loss.
   void Lose(int victim_host, const Jobs& jobs, const Loss& loss);
   void LoseAndShrink(int victim_host, const Calls& calls, const std::string& words,
                      const Loss& loss);
@@ -115,7 +115,7 @@ class LostHost : public testing::Test {
   std::unique_ptr<NetworkHosts> hosts_;
 };
 
-// What happens without a loss. A suite of its own, which ctest may run beside the other.
+// Cases without a loss. A suite of its own, which ctest may run in parallel with the other.
 class HostsTogether : public LostHost {};
 
 void LostHost::Lose(int victim_host, const Jobs& jobs, const Loss& loss) {
@@ -191,7 +191,7 @@ TEST_F(LostHost, WhoseWireIsCutInAnyOperation_IsNamedAndLeftOut) {
   }
 }
 
-// All are in the middle of it, with bytes on the wire.
+// All ranks are in the middle of the operation, with bytes on the wire.
 TEST_F(LostHost, WhoseWireIsCutAmidAnyOperation_IsNamedAndLeftOut) {
   Make(3);
   if (hosts_ == nullptr) return;
@@ -245,7 +245,8 @@ TEST_F(HostsTogether, OfWhichOneWireIsCutForAMoment_StayTogether) {
     EXPECT_TRUE(hosts_->Heal(host).ok());
     const auto time = steady_clock::now() - cut;
     lost = lost || ranks.SaysSomethingWithin(0, kPromptly);
-    if (lost && time > kLongestMoment) {  // this test had no processor: it is no moment
+    // The test's own process was delayed, so the cut was too long.
+    if (lost && time > kLongestMoment) {
       longer.push_back(time);
       continue;
     }
@@ -255,7 +256,7 @@ TEST_F(HostsTogether, OfWhichOneWireIsCutForAMoment_StayTogether) {
   EXPECT_LT(longer.size(), 10u) << "the last one took " << longer.back().count() << " s";
 }
 
-// One of two leaves a group of one host, which talks through memory.
+// If one of two hosts is lost, a group of one host remains, which communicates through memory.
 TEST_F(LostHost, OfTwo_LeavesTheOther) {
   Make(2);
   if (hosts_ == nullptr) return;
@@ -266,7 +267,7 @@ TEST_F(LostHost, OfTwo_LeavesTheOther) {
   }
 }
 
-// Neither half can know which of them the world is.
+// Neither half can know which of the two is the world.
 TEST_F(LostHost, InAPartition_EachHalfNamesTheOther) {
   Make(4);
   if (hosts_ == nullptr) return;
@@ -291,7 +292,7 @@ TEST_F(LostHost, InAPartition_EachHalfNamesTheOther) {
   }
 }
 
-// What a rank gives to sums, such that their order shows in the bits.
+// A rank's values for sums. Their order is visible in the bits of a sum.
 std::vector<float> ValuesOf(int rank, size_t count) {
   std::vector<float> values(count);
   uint32_t state = static_cast<uint32_t>(rank) * 2654435761u + 1;
@@ -321,7 +322,7 @@ std::string BitsOf(Communicator& c) {
   return absl::StrCat(absl::Hex(hash));
 }
 
-// Of all ranks, which must be alike.
+// The results of all ranks, which must be equal.
 std::string LostHost::BitsOver(int hosts, const HierarchyOptions& hierarchy) {
   const Job job;
   ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready&) -> std::string {
@@ -355,7 +356,7 @@ TEST_F(HostsTogether, ThreeAndFour_HaveTheBitsOfOne) {
   }
 }
 
-// Beats share the wire with what the ranks send, which waits at it and is lost.
+// Heartbeats share the wire with the ranks' messages, which queue there and are lost.
 TEST_F(HostsTogether, WithSlowWires_StayTogether) {
   Make(2);
   if (hosts_ == nullptr) return;
@@ -367,7 +368,7 @@ TEST_F(HostsTogether, WithSlowWires_StayTogether) {
   EXPECT_EQ(chained, expected);
 }
 
-// What the launchers tell the ranks of a job on two hosts.
+// The variables that launchers give the ranks of a job on two hosts.
 TEST_F(HostsTogether, OfTorchrunAndSrun_FindEachOther) {
   Make(2);
   if (hosts_ == nullptr) return;

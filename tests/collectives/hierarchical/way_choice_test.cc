@@ -38,7 +38,7 @@ TEST(WaySeconds, OfAnAllReduceOfOneBlock_AddsUpByHand) {
   EXPECT_DOUBLE_EQ(seconds.flat, 50e-6 + bytes * beta + 50e-6 + 2 * 5e-6 + bytes / 2 * beta);
 }
 
-// 16 blocks and the one step in which only the first host sends.
+// 16 blocks, and the one step in which only the first host sends.
 TEST(WaySeconds, OfALongAllReduce_IsThatOfItsBytesAndAStep) {
   const double bytes = 64 << 20;
   const LinkCosts bandwidth = {.seconds_per_byte = 1e-9};
@@ -62,7 +62,7 @@ TEST(WayChoice, OfGrowingSums_ChangesOnceFromMessagesToTheChain) {
   }
 }
 
-// The slower messages are to start, the more bytes it takes until fewer of them pay.
+// The longer a message takes to start, the more bytes are needed until fewer messages pay.
 TEST(WayChoice, WithSlowerMessages_ComesToTheChainLater) {
   const auto first = [](double factor) {
     LinkCosts costs = kEthernet;
@@ -86,7 +86,7 @@ TEST(WayChoice, OfHalfAsWideElementsOnTwoRanks_StaysWithMessagesForScatters) {
   EXPECT_LT(eight.chain, eight.flat);
 }
 
-// What all messages of an exchange put on the links of the hosts, one by one.
+// Counts the bytes that all messages of an exchange put on the links of the hosts.
 class Links {
  public:
   explicit Links(const Hosts& hosts)
@@ -131,8 +131,8 @@ double FlatByMessages(const Operation& operation, const Hosts& hosts, const Link
   return seconds;
 }
 
-// Each block up through the hosts, its sum to where it is wanted; who is where in which step is
-// told by when a message can be sent and not by the plan.
+// Each block goes up through the hosts, and its sum goes where it is wanted. The order of messages
+// follows from when each can be sent, not from the plan.
 double ChainByMessages(const Operation& operation, const Hosts& hosts, const LinkCosts& costs) {
   const ChainPlan plan = PlanOf(operation, hosts, {});
   const size_t width = SizeOf(operation.dtype);
@@ -181,8 +181,8 @@ std::vector<LinkCosts> CostsOfManyNetworks() {
   return all;
 }
 
-// Each way is the better one often, and the choice is what counting messages says, but where the
-// ways differ by less than slices of unequal lengths make out.
+// Each way is often the better one. The choice agrees with counting messages, unless slices of
+// unequal lengths outweigh the difference.
 TEST(WayChoice, OverNetworksGroupsAndSizes_IsTheCheaperByMessages) {
   int chains = 0, flats = 0;
   const auto check = [&](const Operation& operation, const Hosts& hosts, const LinkCosts& costs) {
@@ -224,8 +224,8 @@ TEST(WayChoice, OverNetworksGroupsAndSizes_IsTheCheaperByMessages) {
 
 constexpr OpKind kReductions[] = {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kReduce};
 
-// What rank 3 has after each of kReductions, one after the other, as root of the last; and which of
-// them went from host to host.
+// The values of rank 3 after each of kReductions, in sequence (it is the root of the last one), and
+// the number of reductions that went from host to host.
 struct Reduced {
   std::vector<std::vector<float>> values;
   std::vector<uint64_t> chained;
@@ -256,7 +256,8 @@ Reduced ReduceWith(const std::vector<int>& sizes, const LinkCosts& costs) {
   return reduced;
 }
 
-// The same group, once where a chain's many exchanges are dear, once where one of all ranks is.
+// The same group once with expensive exchanges of a chain, and once with expensive exchanges of
+// all.
 TEST(WayChoice, OfAGroupWithSuchCosts_IsWhatItDoesAndChangesNoBit) {
   for (const std::vector<int>& sizes : {std::vector{2, 2}, {1, 3}, {3, 1}, {2, 1, 1}}) {
     const Reduced flat = ReduceWith(sizes, {.exchange_seconds = 1});

@@ -48,7 +48,7 @@ TEST(Mesh, UnknownAxis_IsOfOneRank) {
   EXPECT_THAT(mesh.Group(1, {"expert"}), ElementsAre(1));
 }
 
-// By brute force: ranks are in one group exactly if all other coordinates agree.
+// Brute force: ranks are in one group exactly if all other coordinates agree.
 TEST(Mesh, Groups_ArePartitionsOfTheWorld) {
   const std::vector<MeshAxis> axes = {{"a", 2}, {"b", 3}, {"c", 1}, {"d", 5}};
   const Mesh mesh = Made(axes, 30);

@@ -1,4 +1,4 @@
-// The suite over NCCL: its buffers are the host's, which the GPUs of this node reach.
+// The suite over NCCL. Its buffers are host memory, which the GPUs of this node can access.
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -22,8 +22,8 @@ void MakeNode() {
   (void)node;
 }
 
-// `timeout` is that of operations: meeting is not what tests of it are about. `registers`: NCCL is
-// told of memory, but of none of the suite's.
+// `timeout` is that of operations; it does not limit connecting. `registers`: NCCL is told of
+// memory, but not of the suite's buffers.
 Communicators OverAll(Communicators controls, absl::Duration timeout, bool registers = false) {
   MakeNode();
   Communicators communicators = ConnectInThreads(static_cast<int>(controls.size()), [&](int rank) {
@@ -55,7 +55,7 @@ std::vector<Backend> BackendsUnderTest() {
                               [&](int rank) { return ConnectShm(name, rank, world_size, {}); }),
              timeout);
        }}};
-  // Short tests try each size once beside local ranks, and some sizes with the other backends.
+  // Short tests try each size once with local ranks, and some sizes with the other backends.
   if (!LongTests()) {
     backends[1].world_sizes = {3};
     backends[2].world_sizes = {2, kGpus};

@@ -1,5 +1,5 @@
-// What the suite does not see: memory of the device, ranks that cannot have NCCL, and what happens
-// when it fails, hangs, or loses a peer in the middle. Ranks are processes.
+// Properties that the suite does not check: memory of the device, ranks without NCCL, and NCCL that
+// fails, hangs, or loses a peer during a call. Ranks are processes.
 #include "collectives/nccl/nccl_communicator.h"
 
 #include <gmock/gmock.h>
@@ -32,13 +32,13 @@ using Ready = ForkedRanks::Ready;
 
 constexpr int kRanks = 3;
 constexpr absl::Duration kPatience = absl::Seconds(30);
-constexpr std::chrono::seconds kPromptly{2};  // the promise about deaths
+constexpr std::chrono::seconds kPromptly{2};  // the bound on noticing a death
 
 std::string Text(const absl::Status& status) {
   return absl::StrCat(absl::StatusCodeToString(status.code()), ": ", status.message());
 }
 
-// Memory of a rank's GPU, which a processor that touches it is killed by.
+// Memory of a rank's GPU. A processor that touches it kills its process.
 class DeviceFloats {
  public:
   DeviceFloats(const NcclPlace& place, const std::vector<float>& values) : place_(place) {
@@ -120,8 +120,8 @@ TEST_F(Nccl, OnMemoryOfTheDevices_ReducesScattersAndGathers) {
   EXPECT_GT(node_.calls("ncclSend"), 0u);
 }
 
-// Ranks whose buffers NCCL is told of, each with one of 3 x 100 floats. What `use` says of each.
-// `library` instead of the node's: on all ranks, or on one.
+// Ranks that tell NCCL of their buffers, of 3 x 100 floats each. The results are those of `use`.
+// `library` replaces the node's NCCL, on all ranks or on one.
 class NcclBuffersOfRanks : public Nccl {
  protected:
   using Use = std::function<std::string(Communicator& communicator, NcclBuffers& buffers,
@@ -141,7 +141,8 @@ class NcclBuffersOfRanks : public Nccl {
     for (int r = 0; r < kRanks; ++r) absl::StrAppend(&results, r, ": ", ranks.Result(r), "; ");
     return results;
   }
-  // Whether the ranks can gather and add up with it, where a rank's own floats are `each` times it.
+  // Whether the ranks can gather and reduce with the buffer. A rank's own floats are `each` times
+  // the rank.
   static std::string GatherAndReduce(Communicator& c, const DeviceFloats& values, int rank,
                                      int each = 1) {
     absl::Status status = c.AllGather(Own(values, rank, kFloats / kRanks), values.buffer());
@@ -162,7 +163,7 @@ TEST_F(NcclBuffersOfRanks, MemoryThatIsThere_IsRegisteredCountedAndGivenBack) {
                       const uint64_t before = c.Stats().registered_bytes;
                       const std::string right = GatherAndReduce(c, values, rank);
                       const uint64_t with_rows =
-                          c.Stats().registered_bytes;  // those that it adds up
+                          c.Stats().registered_bytes;  // of the rows that it adds up
                       buffers.RemoveAll();
                       const uint64_t without = c.Stats().registered_bytes;
                       buffers.Add(values.bytes());
@@ -172,7 +173,7 @@ TEST_F(NcclBuffersOfRanks, MemoryThatIsThere_IsRegisteredCountedAndGivenBack) {
                                           GatherAndReduce(c, values, rank, kRanks));
                     }),
             "0: right 1 2 1 2 right; 1: right 1 2 1 2 right; 2: right 1 2 1 2 right; ");
-  // Each rank's buffer twice, and its rows.
+  // Each rank registers its buffer twice, and its rows.
   EXPECT_EQ(node_.calls("ncclCommRegister"), 3u * kRanks);
   EXPECT_EQ(node_.calls("ncclCommDeregister"), 3u * kRanks);
 }
@@ -205,7 +206,7 @@ TEST_F(NcclBuffersOfRanks, LibraryBefore2_19_DoesWithout) {
   EXPECT_EQ(node_.calls("ncclCommRegister"), 0u);
 }
 
-// One rank may not pass registered memory where another has none.
+// A rank may not pass registered memory if another rank has none.
 TEST_F(NcclBuffersOfRanks, OneLibraryBefore2_19_AllDoWithout) {
   EXPECT_EQ(Results(
                 GEMINID_OLD_NCCL_DOUBLE,
@@ -219,8 +220,8 @@ TEST_F(NcclBuffersOfRanks, OneLibraryBefore2_19_AllDoWithout) {
   EXPECT_EQ(node_.calls("ncclCommDeregister"), 2u);
 }
 
-// Rank 1's buffer lies in two ranges, its own slice too: it and the rows that it adds up are
-// registered, and as much again through which the buffer goes.
+// Rank 1's buffer lies in two ranges, and so does its own slice. The slice and the rows that it
+// adds up are registered, and as many bytes again through which the buffer is copied.
 TEST_F(NcclBuffersOfRanks, MemoryAcrossABorder_GoesThroughMemoryThatIsRegistered) {
   constexpr size_t kBorder = kBytes / 2;
   EXPECT_EQ(
@@ -250,7 +251,7 @@ TEST_F(NcclBuffersOfRanks, MemoryThatNcclRefuses_IsMovedAllTheSame) {
   EXPECT_EQ(node_.calls("ncclCommDeregister"), 0u);
 }
 
-// An aborted communicator has forgotten what it was told of.
+// An aborted communicator has no registrations any more.
 TEST_F(NcclBuffersOfRanks, AfterAFailure_MemoryCanBeTakenAway) {
   node_.FailLibrary("ncclAllGather", static_cast<int>(gpu::NcclResult::kUnhandledCudaError));
   EXPECT_EQ(Results("",
@@ -264,7 +265,7 @@ TEST_F(NcclBuffersOfRanks, AfterAFailure_MemoryCanBeTakenAway) {
             "0: 1 0 0; 1: 1 0 0; 2: 1 0 0; ");
 }
 
-// The host's memory is not the GPU's, unless the machine says so.
+// Host memory is not GPU memory, unless the machine says so.
 TEST_F(Nccl, MemoryOfTheHost_IsAnErrorOfTheDevice) {
   ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
     auto c = Connect(rank, PlaceOf(rank));
@@ -286,7 +287,7 @@ TEST_F(Nccl, RanksThatShareAGpu_AreAllToldSo) {
   }
 }
 
-// A GPU that is divided: NCCL takes its instances for one.
+// A GPU with instances: NCCL takes the instances for one GPU.
 class NcclOnInstances : public Nccl {
  protected:
   NcclOnInstances() : Nccl(Divided()) {}
@@ -343,7 +344,7 @@ TEST_F(Nccl, CallThatNcclRefuses_FailsAllRanksAlike) {
   }
 }
 
-// The victim's GPU stands still, so that all are in NCCL when it dies.
+// The victim's GPU stalls, so that all ranks are in NCCL when it dies.
 TEST_F(Nccl, RankThatDiesInTheMiddle_IsNamedWithinTwoSeconds) {
   constexpr int kVictim = 1;
   ForkedRanks ranks(kRanks, [&](int rank, const Ready& ready) -> std::string {
@@ -373,7 +374,7 @@ TEST_F(Nccl, RankThatDiesInTheMiddle_IsNamedWithinTwoSeconds) {
 
 TEST_F(Nccl, GpuThatStandsStill_EndsTheOperationAtItsTimeout) {
   std::string words;
-  // Ranks that come later than that never get into NCCL.
+  // Ranks that come later than that never enter NCCL.
   const auto all_are_in_nccl = [&](absl::Duration timeout) {
     ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
       const NcclPlace place = PlaceOf(rank);

@@ -1,4 +1,4 @@
-// Ranks with a GPU each, none of which is one, and a communicator over them.
+// Ranks that each have a simulated GPU, and a communicator over them.
 #ifndef GEMINID_TESTS_COLLECTIVES_NCCL_NCCL_WORLD_H_
 #define GEMINID_TESTS_COLLECTIVES_NCCL_NCCL_WORLD_H_
 
@@ -11,7 +11,7 @@
 
 namespace geminid::collectives {
 
-// GPUs for this process and its children, with all of the double.
+// A node of simulated GPUs for this process and its children, with all functions of the double.
 gpu_double::NodeOptions NodeWithNccl(int devices);
 
 // Device `index` of this process's driver, which is loaded.

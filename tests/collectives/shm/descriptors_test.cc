@@ -1,5 +1,5 @@
-// Meetings of ranks that may have, or send, few descriptors. Not as root, for whom the kernel does
-// not count those on their way.
+// Ranks that may have or send few descriptors meet. The test does not run as root, for whom the
+// kernel does not count descriptors in flight.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -39,13 +39,13 @@ void LimitDescriptors(rlim_t most) {
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-// What the next one that is opened will be.
+// The number that the next descriptor will have.
 rlim_t NextDescriptor() {
   const base::UniqueFd next(::dup(0));
   return static_cast<rlim_t>(next.get());
 }
 
-// Until this process ends.
+// Leaves descriptors in flight until this process ends.
 void LeaveOnTheirWay(size_t count) {
   int ends[2] = {-1, -1};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
@@ -55,7 +55,7 @@ void LeaveOnTheirWay(size_t count) {
   EXPECT_TRUE(sent.ok()) << sent;
 }
 
-// What each of the ranks gets by meeting the others after `prepare`.
+// The result of each rank that meets the others after `prepare`.
 std::vector<std::string> Meet(int world_size, const std::function<void(int rank)>& prepare) {
   const std::string name = UniqueName();
   ForkedRanks ranks(world_size, [&](int rank, const ForkedRanks::Ready&) -> std::string {
@@ -70,7 +70,7 @@ std::vector<std::string> Meet(int world_size, const std::function<void(int rank)
   return results;
 }
 
-// They hand each other 23 times 25.
+// The ranks pass each other 23 times 25 descriptors.
 TEST(Descriptors, OfManyRanks_AreNeverMoreOnTheirWayThanOneRankMayHave) {
   constexpr rlim_t kFew = 96;
   for (const std::string& result : Meet(24, [](int) { LimitDescriptors(kFew); })) {
@@ -107,7 +107,7 @@ TEST(Descriptors, ThatAnotherRankCannotSend_AreSaidByAllWithTheRank) {
   EXPECT_THAT(results[1], HasSubstr("rank 2: "));
 }
 
-// It has room for its socket and its own process's descriptor.
+// The rank has room for its socket and the descriptor of its own process.
 TEST(Descriptors, ThatARankMayNotHave_AreSaidByAllWithTheRank) {
   constexpr int kRanks = 8;
   const std::vector<std::string> results = Meet(kRanks, [](int rank) {
@@ -115,7 +115,8 @@ TEST(Descriptors, ThatARankMayNotHave_AreSaidByAllWithTheRank) {
   });
   for (int rank = 0; rank < kRanks; ++rank) {
     const std::string& result = results[static_cast<size_t>(rank)];
-    // What other processes of this user have on their way counts, too: then that is short first.
+    // Descriptors in flight of this user's other processes count too, and may reach the limit
+    // first.
     EXPECT_THAT(result,
                 AllOf(HasSubstr("RESOURCE_EXHAUSTED"),
                       AnyOf(HasSubstr("cannot receive more than"),
@@ -125,7 +126,7 @@ TEST(Descriptors, ThatARankMayNotHave_AreSaidByAllWithTheRank) {
   }
 }
 
-// It has none left to accept the last of them with.
+// Rank 0 has no descriptor left to accept the last rank.
 TEST(Descriptors, ThatRankZeroHasNotForAll_AreSaidByAll) {
   const std::vector<std::string> results = Meet(12, [](int rank) {
     if (rank == 0) LimitDescriptors(NextDescriptor() + 12);

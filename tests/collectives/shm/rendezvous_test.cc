@@ -68,7 +68,7 @@ TEST(Rendezvous, SecondOfARank_IsRefusedAndTheFirstStays) {
   auto zero = connect(0);
   auto one = connect(1);
   auto another = connect(1);
-  // Whichever came second is refused; the other waits for rank 2.
+  // The second of the two is refused, and the other waits for rank 2.
   while (one.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready &&
          another.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
   }
@@ -115,7 +115,7 @@ TEST(Segment, ForeignMemory_IsRefused) {
   base::UniqueFd read_end(ends[0]), write_end(ends[1]);
   EXPECT_EQ(Segment::Open(std::move(read_end), 2).status().code(),
             absl::StatusCode::kInvalidArgument);
-  // A damaged header, byte by byte.
+  // Damages the header, byte by byte.
   std::vector<char> header(64);
   ASSERT_EQ(::pread(segment->fd(), header.data(), header.size(), 0), 64);
   for (size_t i = 0; i < 20; ++i) {
@@ -126,8 +126,8 @@ TEST(Segment, ForeignMemory_IsRefused) {
   }
 }
 
-// A rank that shrank it would kill the others with SIGBUS; one that grew it would take memory that
-// nobody accounts for.
+// A rank that shrank the segment would kill the others with SIGBUS. A rank that grew it would take
+// memory that no account has.
 TEST(Segment, ItsSize_CannotBeChangedByAnybody) {
   auto segment = Segment::Create({.world_size = 2, .slots = 2, .piece_bytes = 4096});
   ASSERT_TRUE(segment.ok()) << segment.status();
@@ -165,7 +165,7 @@ TEST(Segment, UnreasonableShape_IsRefused) {
   EXPECT_FALSE(Segment::Create({.world_size = 128, .slots = 2, .piece_bytes = 4096}).ok());
 }
 
-// Its writer was killed in the middle, or is no friend.
+// The writer was killed during its write, or is malicious.
 TEST(ShmGroup, FailureRecordThatMakesNoSense_IsAFailureWithoutItsWords) {
   for (const auto& [state, code, length] : {std::tuple<uint32_t, int32_t, uint32_t>{2, 1, 1u << 30},
                                             {2, 0, 3},

@@ -30,7 +30,7 @@ TEST(StreamingCopy, OfAnySizeAnywhere_CopiesThatAndNothingElse) {
   }
 }
 
-// Large enough to be streamed, and of a size that puts slices at odd addresses.
+// Large enough for streaming copies, with a size that puts slices at odd addresses.
 TEST(ShmAllGather, OfBuffersLargerThanCaches_OrdersSlicesByRank) {
   constexpr int kRanks = 3;
   constexpr size_t kSlice = kStreamedBytes / kRanks + 5;

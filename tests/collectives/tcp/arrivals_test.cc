@@ -17,7 +17,7 @@ namespace {
 
 base::Deadline Never() { return base::Deadline::In(absl::InfiniteDuration()); }
 
-// What comes next, or nothing if the other end is gone.
+// The next text, or nothing if the other end is gone.
 std::string Next(const base::UniqueFd& socket) {
   pollfd entry{.fd = socket.get(), .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&entry, 1, -1), 1);
@@ -38,7 +38,7 @@ class ArrivalsTest : public testing::Test {
     EXPECT_EQ(Introduce(socket.get(), purpose, rank), absl::OkStatus());
     return socket;
   }
-  // Waits until there are so many.
+  // Waits until `count` connections have arrived.
   std::map<int, base::UniqueFd> Take(const std::string& purpose, size_t count) {
     std::map<int, base::UniqueFd> all;
     while (all.size() < count) {
@@ -94,7 +94,7 @@ TEST_F(ArrivalsTest, OneThatComesAgain_IsTheLaterOne) {
   EXPECT_EQ(Next(taken.at(1)), "2");
 }
 
-// The system may give a socket the port that it connects to.
+// The system may give a socket the very port to which it connects.
 TEST(Dial, WhereNobodyListens_FindsNobody) {
   uint16_t port = 0;
   {

@@ -28,7 +28,7 @@ TEST(Beats, BetweenTwo_TheWaitIsWhatIsLeft) {
   EXPECT_EQ(beats.MillisecondsLeft(AtMs(5000)), 0);
 }
 
-// What a loop sees whose turns are so long; returns when `who` was found silent.
+// Runs a loop with turns of this length. Returns the time at which `who` was found silent.
 int SilentAt(Beats& beats, int who, int turn_milliseconds) {
   for (int now = turn_milliseconds; now < 60'000; now += turn_milliseconds) {
     (void)beats.Turn(AtMs(now));

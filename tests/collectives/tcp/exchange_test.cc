@@ -40,7 +40,7 @@ class ExchangeTest : public testing::Test {
   static base::Deadline Soon() { return base::Deadline::In(absl::Milliseconds(1)); }
   static base::Deadline Never() { return base::Deadline::In(absl::InfiniteDuration()); }
 
-  // A message as the other one writes it.
+  // A message as the other rank writes it.
   static std::vector<std::byte> Message(const Operation& operation,
                                         const std::vector<std::byte>& data) {
     std::vector<std::byte> message(kHeadBytes);

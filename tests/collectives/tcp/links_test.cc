@@ -1,4 +1,4 @@
-// Connections between ranks: where they are made, and what happens where they cannot be.
+// Connections between ranks: their addresses, and the errors when they cannot be made.
 #include "collectives/tcp/links.h"
 
 #include <dirent.h>
@@ -31,8 +31,8 @@ using testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(60);
 
-// Sockets of this process with another end that reads only when its program wants to, by that end's
-// address.
+// Sockets of this process by the address of the other end, if that end reads only when its program
+// does.
 std::map<std::string, int> DataSockets() {
   std::map<std::string, int> sockets;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
@@ -61,8 +61,7 @@ Communicators ConnectAt(const std::vector<std::string>& interfaces) {
   });
 }
 
-// A rank that computes for minutes reads nothing, and whoever sends to it meanwhile must not lose
-// it.
+// A rank may compute for minutes without reading. A sender must not lose the rank meanwhile.
 TEST(Links, ForData_AllowReadersThatTakeTheirTime) {
   const Communicators ranks = ConnectAt({"", "", ""});
   EXPECT_EQ(DataSockets(), (std::map<std::string, int>{{"127.0.0.1", 6}}));
@@ -70,7 +69,7 @@ TEST(Links, ForData_AllowReadersThatTakeTheirTime) {
 
 TEST(Links, OfRanksWithInterfaces_AreBetweenThose) {
   Communicators ranks = ConnectAt({"127.0.0.2", "127.0.0.3"});
-  // Each rank connects to those before it, from any address.
+  // Each rank connects to the ranks before it, from any address.
   EXPECT_EQ(DataSockets()["127.0.0.2"], 1);
   ForEachRank(ranks, [](Communicator& c) { EXPECT_EQ(c.Barrier(), absl::OkStatus()); });
 }
@@ -87,7 +86,7 @@ TEST(Links, AtAnInterfaceByName_AreRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("interface_address=\"eth0\""));
 }
 
-// Nobody waits for a rank that has told why it does not come.
+// No rank waits for a rank that has reported why it cannot come.
 TEST(Links, WithoutDescriptors_FailOnAllRanksAndNameTheLimit) {
   constexpr int kRanks = 4;
   constexpr int kPoor = 2;
@@ -98,14 +97,14 @@ TEST(Links, WithoutDescriptors_FailOnAllRanksAndNameTheLimit) {
     if (rank == 0) options.listener = std::move(*listener);
     listener->Reset();
     if (rank == kPoor) {
-      // For all but the last of its connections.
+      // The limit has room for all but the last of the rank's connections.
       const base::UniqueFd next(::dup(0));
       const rlimit limit = {static_cast<rlim_t>(next.get()) + 5,
                             static_cast<rlim_t>(next.get()) + 5};
       if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return "no limit";
     }
     auto c = ConnectTcp(rank, kRanks, std::move(options));
-    // Rank 3 has connected to all before rank 2 has.
+    // Rank 3 has connected to all ranks before rank 2 has.
     return Text(c.ok() ? (*c)->Barrier() : c.status());
   });
   for (int r = 0; r < kRanks; ++r) {

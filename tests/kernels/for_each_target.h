@@ -9,9 +9,9 @@
 
 namespace geminid::kernels {
 
-// Runs `body` once for every instruction set that this machine supports, the dispatch forced to
-// it. The kernels have code for a subset of these; for the others
-// the dispatch takes the next worse one.
+// Runs `body` once for every instruction set that this machine supports, and forces the dispatch to
+// it. The kernels have code for a subset of these. For the others the dispatch takes the next worse
+// one.
 template <typename Body>
 void ForEachTarget(Body body) {
   const auto choose = [](int64_t targets) {
@@ -20,7 +20,7 @@ void ForEachTarget(Body body) {
   };
   choose(0);
   const int64_t supported = hwy::SupportedTargets();
-  // A lower bit is a better instruction set: each round takes the best one away.
+  // A lower bit is a better instruction set. Each round removes the best one.
   for (int64_t rest = supported; rest != 0; rest &= rest - 1) {
     const int64_t best = rest & -rest;
     SCOPED_TRACE(hwy::TargetName(best));

@@ -1,5 +1,5 @@
-// Linked into programs whose numbers depend on the processor: after a failure they say at which
-// level of instruction sets it was, and which command runs just that again.
+// Linked into programs whose numbers depend on the processor. After a failure they print the level
+// of instruction sets, and the command that runs just that test again.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -31,9 +31,10 @@ class LevelOfFailures final : public testing::EmptyTestEventListener {
   }
 };
 
-// Before main, which belongs to GoogleTest.
+// Runs before main, which belongs to GoogleTest.
 const bool kListens = [] {
-  testing::UnitTest::GetInstance()->listeners().Append(new LevelOfFailures);  // which owns it
+  // UnitTest owns the listener.
+  testing::UnitTest::GetInstance()->listeners().Append(new LevelOfFailures);
   return true;
 }();
 

@@ -13,7 +13,7 @@
 
 namespace geminid::kernels {
 
-// `count` elements at `shift` elements past a cache line, between guards of a known pattern.
+// `count` elements, `shift` elements past a cache line, between guards of a known pattern.
 template <typename T>
 class GuardedArray {
  public:
@@ -22,7 +22,7 @@ class GuardedArray {
     const auto address = reinterpret_cast<uintptr_t>(bytes_.data());
     offset_ = kLine + (kLine - address % kLine) + shift * sizeof(T);
   }
-  // Copying would lose the alignment.
+  // A copy would lose the alignment.
   GuardedArray(GuardedArray&&) = default;
   GuardedArray& operator=(GuardedArray&&) = default;
 
@@ -47,13 +47,13 @@ class GuardedArray {
   size_t offset_;
 };
 
-// True if the arrays hold the same bits (== on floats would equate 0 and -0, and no two NaN).
+// True if the arrays hold the same bits. (== on floats would equate 0 and -0, and no two NaN.)
 template <typename T>
 bool SameBits(const T* a, const T* b, size_t count) {
   return std::memcmp(a, b, count * sizeof(T)) == 0;
 }
 
-// Values of the given typical magnitude, both signs, over about six decades.
+// Values of the given typical magnitude with both signs, over about six decades.
 inline float RandomValue(std::mt19937& random, double magnitude) {
   std::normal_distribution<double> normal;
   const double sign = normal(random);

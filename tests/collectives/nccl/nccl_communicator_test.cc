@@ -220,8 +220,8 @@ TEST_F(NcclBuffersOfRanks, OneLibraryBefore2_19_AllDoWithout) {
   EXPECT_EQ(node_.calls("ncclCommDeregister"), 2u);
 }
 
-// Rank 1's buffer lies in two ranges, and so does its own slice. The slice and the rows that it
-// adds up are registered, and as many bytes again through which the buffer is copied.
+// Rank 1's buffer lies in two ranges, and so does its own slice. The buffer and the rows that the
+// rank adds up are registered, and as many bytes again through which the buffer is copied.
 TEST_F(NcclBuffersOfRanks, MemoryAcrossABorder_GoesThroughMemoryThatIsRegistered) {
   constexpr size_t kBorder = kBytes / 2;
   EXPECT_EQ(

@@ -1,5 +1,5 @@
-// The kernels of the double: the CUDA sources as plain C++, by name. A library of its own, so that
-// the double knows nothing of the project's kernels.
+// The kernels of the double, by name: the CUDA sources as plain C++. They are a library of their
+// own, so that the double does not depend on the project's kernels.
 #include <cstddef>
 
 #include "kernels/runtime/cuda/launcher.h"
@@ -7,8 +7,8 @@
 
 namespace geminid::kernels::cuda {
 
-// The sources bring the functions that launch, too. Nobody calls them here: whoever launches has a
-// driver, the double.
+// The sources contain the launching functions, too. No code calls them here, because a launch goes
+// through a driver, and the driver is the double.
 Status KernelSite::Launch(size_t, unsigned, const void*, CudaStream) {
   return Status::kUnsupported;
 }
@@ -19,7 +19,7 @@ using geminid::cuda_on_host::FindHostKernel;
 using geminid::cuda_on_host::HostKernel;
 
 #define GEMINID_EXPORT extern "C" __attribute__((visibility("default")))
-// The names are what the double looks for.
+// The double looks up these names.
 // NOLINTBEGIN(readability-identifier-naming)
 GEMINID_EXPORT bool geminid_double_find_kernel(const char* name, size_t* argument_bytes) {
   const HostKernel* const kernel = FindHostKernel(name);

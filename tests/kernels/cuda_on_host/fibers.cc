@@ -1,4 +1,4 @@
-// The threads of a block as fibers, which the host thread that runs a kernel has to itself.
+// The threads of a block as fibers. They have the host thread that runs the kernel to themselves.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -13,7 +13,7 @@
 #error "switching between stacks is written for x86-64"
 #endif
 
-// Saves the registers that a function must preserve, leaves this stack in *from, and goes on with
+// Saves the registers that a function must preserve, stores this stack in *from, and continues on
 // `to`. swapcontext does the same with a system call, ten times slower.
 extern "C" void geminid_switch_stack(void** from, void* to);
 asm(R"(
@@ -45,23 +45,23 @@ Index block_index = {0};
 
 namespace {
 
-// No power of two: stacks that lie so far apart would share a few sets of the cache.
+// Not a power of two: stacks at such distances would share a few sets of the cache.
 constexpr size_t kStackBytes = (size_t{64} << 10) + 512;
 constexpr size_t kSavedWords = 6;  // registers below the return address
 constexpr size_t kSlotBytes = 8;
 
 struct Fiber {
   std::unique_ptr<std::byte[]> memory = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
-  void* stack = nullptr;  // where it waits
+  void* stack = nullptr;  // where the fiber waits
   bool ended = false;
 };
 
-// The kernel that runs. Not of each thread: kernels look at where they are all the time, and in a
-// shared object a thread_local costs a call.
+// The running kernel. Not thread_local, because kernels read their indices all the time, and each
+// access to a thread_local in a shared object costs a call.
 struct Runner {
-  std::mutex mutex;  // held by the one thread of the host that runs a kernel
+  std::mutex mutex;  // held by the one host thread that runs a kernel
   std::vector<Fiber> fibers;
-  std::vector<std::byte> slots[2];  // of two shuffles in turn, so that one wait each is enough
+  std::vector<std::byte> slots[2];  // of two alternating shuffles, so that each needs only one wait
   std::vector<uint8_t> parity;      // of each thread's last shuffle
   void* scheduler = nullptr;
   const HostKernel* kernel = nullptr;
@@ -79,7 +79,7 @@ void RunFiber() {
   }
 }
 
-// So that the first switch to it enters RunFiber, on a stack aligned as at a call.
+// Prepares the first switch to the fiber: it enters RunFiber, on a stack aligned as at a call.
 void Prepare(Fiber* fiber) {
   auto top = reinterpret_cast<uintptr_t>(fiber->memory.get()) + kStackBytes;
   top -= top % 16;
@@ -95,7 +95,7 @@ void Resize(unsigned threads) {
   for (auto& slots : runner.slots) slots.resize(threads * kSlotBytes);
 }
 
-// Runs every living thread to its next wait. False if none lives.
+// Runs every live fiber to its next wait. False if none is alive.
 bool RunToNextWait(unsigned threads) {
   bool lives = false;
   for (unsigned t = 0; t < threads; ++t) {

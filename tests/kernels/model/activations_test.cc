@@ -106,7 +106,7 @@ TYPED_TEST(Activations, GeluErf_AnySize_MatchesFloat64AndDifferences) {
   }
 }
 
-// Where the tanh form is 0 at -6, the exact one keeps its digits.
+// At -6 the tanh form is 0, but the exact form keeps its digits.
 TEST(Activations, GeluErfForward_FarToTheLeft_KeepsItsDigits) {
   const Doubles in = {-1.0, -3.0, -5.0, -6.0, -9.0, -12.0};
   const auto x = FromDoubles<float>(in);

@@ -11,7 +11,8 @@
 namespace geminid::kernels {
 namespace {
 
-// float64, one score matrix per head, dense tensors [batch * sequence, heads, head_dim].
+// The reference in float64, with one score matrix per head and dense tensors [batch * sequence,
+// heads, head_dim].
 struct Reference {
   AttentionShape s;
 
@@ -121,7 +122,7 @@ AttentionShape OfWholeSequences(AttentionShape shape) {
   return shape;
 }
 
-// Both passes on dense tensors.
+// Runs both passes on dense tensors.
 template <typename T>
 struct AttentionRun {
   AttentionRun(const AttentionShape& with_shape, unsigned seed, double sigma = 1.0,
@@ -208,7 +209,7 @@ void CheckAgainstReference(const AttentionShape& shape, double sigma) {
   const Doubles k = ToDoubles(run.k);
   const Doubles v = ToDoubles(run.v);
   const Doubles out = reference.Forward(q, k, v, &lse);
-  // Scores of size s carry a relative error of 2^-24 each, so P carries about |s| 2^-23.
+  // Scores of size s have a relative error of 2^-24 each, so P has about |s| 2^-23.
   const double error = 2e-6 * (1.0 + sigma * sigma);
   ExpectClose(run.out, out, error);
   ExpectClose(run.lse, lse, 1e-6);
@@ -261,7 +262,7 @@ TEST(AttentionQueries, WithAWindow_HaveTheBitsOfTheWhole) {
   }
 }
 
-// Of one token, the query's own, the values themselves are what comes out.
+// With a window of one token, the query's own, the output is the value itself.
 TEST(AttentionWindow, OfOneToken_SeesTheQuerysOwnAlone) {
   AttentionRun<float> run(WithWindow(Shape(2, 70, 1, 1, 16), 1), 31);
   run.Forward();

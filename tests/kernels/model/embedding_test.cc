@@ -102,7 +102,7 @@ TYPED_TEST(Embedding, Backward_RepeatedIds_SumInTokenOrder) {
 TYPED_TEST(Embedding, Backward_MoreTokensThanAChunk_SumsChunksInOrder) {
   constexpr size_t kTokens = 2 * kEmbeddingChunkTokens + 1;
   std::mt19937 random(58);
-  // Beside another row, so that chunks are counted from a row's first token.
+  // Tokens of row 0 lie between those of row 1, because chunks count from a row's first token.
   std::vector<int32_t> ids(kTokens + 3, 1);
   ids[0] = ids[5] = ids[70] = 0;
   const auto dy = RandomTensor<TypeParam>(random, ids.size() * kHidden);
@@ -193,7 +193,7 @@ TYPED_TEST(Embedding, RotaryForward_MatchesTheFormula) {
   ExpectClose(x, want, 3e-7);
 }
 
-// As GPT-NeoX turns its heads: what is beyond the turned part has the bits that it had.
+// GPT-NeoX turns part of each head. The part that is not turned keeps its bits.
 TYPED_TEST(Embedding, RotaryForward_OfAPartOfEachHead_LeavesTheRest) {
   std::mt19937 random(57);
   constexpr size_t kTokens = 6, kHeads = 3, kTurned = 6, kWidth = 17;
@@ -217,7 +217,7 @@ TYPED_TEST(Embedding, RotaryForward_OfAPartOfEachHead_LeavesTheRest) {
       }
     }
     if (!forward) break;
-    for (size_t head = 0; head < kTokens * kHeads; ++head) {  // alone, as a dense head
+    for (size_t head = 0; head < kTokens * kHeads; ++head) {  // alone, like a dense head
       auto alone = FromDoubles<TypeParam>({before.begin() + static_cast<ptrdiff_t>(head * kWidth),
                                            before.begin() + static_cast<ptrdiff_t>(head * kWidth) +
                                                static_cast<ptrdiff_t>(kTurned)});

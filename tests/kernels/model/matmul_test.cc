@@ -20,8 +20,8 @@
 namespace geminid::kernels {
 namespace {
 
-// fp32 sums of products: the error of any order is below k 2^-24 of the sum of magnitudes; pairs of
-// bf16 products round once more. Observed errors are far below this.
+// fp32 sums of products. In any order the error is below k 2^-24 of the sum of magnitudes, and
+// pairs of bf16 products round once more. Observed errors are far below this.
 constexpr double kSumError = 0x1p-23;
 
 template <typename In, typename Out>
@@ -66,7 +66,7 @@ struct Problem {
     return ToDouble(b.data()[t ? j * shape.b_stride + k : k * shape.b_stride + j]);
   }
 
-  // Runs the product into `c` and holds it against float64.
+  // Runs the product into `c` and compares it with float64.
   void Check(MatmulPath path) {
     const Doubles before = ToDoubles(c);
     Run(path);
@@ -138,7 +138,7 @@ TEST(MatmulTiles, OfATrainersProducts_AreSharedEvenlyByUpToEightThreads) {
   EXPECT_EQ(MatmulTiles({.m = 100, .n = 100, .k = 100}).count(), 1u);  // too small to share
 }
 
-// Transposed and not, with rows of 1200 elements: copied are A, B, or both.
+// Shapes, transposed or not, with rows of 1200 elements. The product copies A, B, or both.
 std::vector<MatmulShape> PackedShapes() {
   constexpr size_t kLong = 1200, kLonger = 2048;
   return {{.m = 150, .n = 200, .k = 300, .bias = true, .b_stride = kLong},
@@ -262,7 +262,8 @@ TEST(Matmul, OnCopiesOfBlocks_GivesTheSameBitsOnAnyNumberOfThreads) {
 }
 
 TEST(Matmul, OnCopiesOfBlocks_NeedsTwoBlocksForEachThread) {
-  // Tiles of 256 x 512, sums in parts of 256; copies are a cache line wider than what they are of.
+  // Tiles have 256 x 512 elements, and sums have parts of 256. A copy's rows are a cache line wider
+  // than the block's.
   MatmulShape shape = LinearBackwardWeightShape(/*tokens=*/4096, /*in=*/8192, /*out=*/4096);
   size_t bytes = 0, of_four = 0;
   ASSERT_EQ((MatmulWorkspaceBytes<float, float>(shape, &bytes)), Status::kOk);

@@ -1,4 +1,4 @@
-// What the tests of the transformer kernels share: random tensors, float64 views of them, bounds
+// Shared by the tests of the transformer kernels: random tensors, float64 views of them, bounds
 // that follow from the rounding of T, and numeric derivatives.
 #ifndef GEMINID_TESTS_KERNELS_MODEL_MODEL_KERNELS_H_
 #define GEMINID_TESTS_KERNELS_MODEL_MODEL_KERNELS_H_
@@ -69,7 +69,7 @@ struct Workspace {
   GuardedArray<char> array;
 };
 
-// Half a unit in the last place of T, relative: the rounding that a result may carry.
+// Half a unit in the last place of T, relative: the rounding error that a result may have.
 template <typename T>
 constexpr double RoundingOf() {
   return std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;

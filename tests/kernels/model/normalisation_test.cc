@@ -75,7 +75,7 @@ struct Reference {
   }
 };
 
-// P: of gamma and beta.
+// P is the type of gamma and beta.
 template <typename T, typename P = T>
 struct Inputs {
   Inputs(size_t rows_count, size_t cols_count, unsigned seed)
@@ -202,7 +202,7 @@ TEST(Normalisation, Fp32GainsBesideBf16Rows_MatchFloat64AndAreNotRounded) {
       const auto expect = [&](const auto& run) {
         ExpectClose(run.y, reference.Forward(x, gamma, beta), 2e-6);
         ExpectClose(run.dx, want.dx, 3e-6, cols == 1 ? 1e3 : 0);
-        // The gradients of the gains are fp32: no rounding to bf16 is allowed for.
+        // The gradients of the gains are fp32, so the bound allows no rounding to bf16.
         ExpectClose(run.dgamma, want.dgamma, 3e-6, cols == 1 ? 1.0 : 0);
       };
       ForEachTarget([&] {
@@ -334,10 +334,11 @@ float SumInOrder(const std::vector<float>& row) {
   return lanes[0];
 }
 
-// Widths of one lane, of part of the lanes, of both kinds of rows, and of several columns a lane.
+// Widths of one lane, of some of the lanes, of both kinds of rows, and of several columns a lane.
 class RowOrder : public testing::TestWithParam<size_t> {
  protected:
-  // Of 11 bits, so that squares are exact and a fused multiply-add rounds as two operations do.
+  // Values of 11 bits, so that squares are exact and a fused multiply-add rounds like two
+  // operations.
   std::vector<float> Row() const {
     std::mt19937 random(57);
     std::vector<float> row(GetParam());

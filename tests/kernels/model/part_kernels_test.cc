@@ -1,5 +1,5 @@
-// Kernels of rows whose columns are cut: parts of 16 columns each add their sums as the vectors of
-// a whole row do not, so whole numbers show that the parts are those of the whole.
+// Kernels of rows whose columns are split. Parts of 16 columns add their sums in another order than
+// the vectors of a whole row. Whole numbers show that the parts have the sums of the whole.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -12,7 +12,7 @@
 namespace geminid::kernels {
 namespace {
 
-// As of Matmul's test: fp32 sums in any order.
+// As in Matmul's test: fp32 sums in any order.
 constexpr double kSumError = 0x1p-23;
 
 template <typename In, typename Out>
@@ -27,7 +27,7 @@ class Rows : public ::testing::Test {
   using In = typename C::InType;
   using Out = typename C::OutType;
 
-  // The first `m` rows of a product of nine.
+  // The first `m` rows of a product of nine rows.
   GuardedArray<Out> Product(MatmulShape shape, size_t m, ThreadPool* pool = nullptr) {
     std::mt19937 random(7);
     const auto a = RandomTensor<In>(random, 9 * (shape.k + 3), 1.0, 0.0, 0);

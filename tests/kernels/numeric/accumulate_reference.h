@@ -5,8 +5,8 @@
 
 #include "kernels/runtime/common/bfloat16.h"
 
-// One element at a time, arguments unchecked: what the tests hold kernels/numeric/accumulate
-// against.
+// The tests compare kernels/numeric/accumulate with these functions. They take one element at a
+// time and do not check arguments.
 namespace geminid::kernels::reference {
 
 void Accumulate(const BFloat16* gradient, float scale, size_t count, float* accumulator);

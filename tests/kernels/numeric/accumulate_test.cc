@@ -37,7 +37,7 @@ TEST(Accumulate, AnyBitsEveryCountAndTarget_BitsOfReference) {
   });
 }
 
-// Two roundings, not one: with a fused multiply-add this product would leave 2^-46 behind.
+// There are two roundings, not one: with a fused multiply-add this product would leave 2^-46.
 TEST(Accumulate, ProductIsRoundedBeforeTheSum) {
   const float x = 1.0f + 0x1p-23f;
   const std::vector<float> gradient(64, x);

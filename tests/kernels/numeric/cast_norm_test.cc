@@ -38,7 +38,7 @@ Status Fused(const float* in, size_t n, Float16* out, SquareSum* total) {
 void Reference(const float* in, size_t n, BFloat16* out) { reference::CastToBFloat16(in, n, out); }
 void Reference(const float* in, size_t n, Float16* out) { reference::CastToFloat16(in, n, out); }
 
-// There and back: bits of the separate conversions, sum of the separate norm.
+// Converts there and back. Expects the bits of separate conversions and the sum of a separate norm.
 template <typename Half>
 void ExpectAsSeparately(std::mt19937& random, size_t count, size_t shift, bool any_bits) {
   GuardedArray<float> wide(count, shift), back(count, shift), expected_back(count, 0);
@@ -72,7 +72,7 @@ TEST(CastNorm, EveryCountPlacementAndTarget_AsCastAndNormSeparately) {
   });
 }
 
-// Large and aligned: the stores that bypass the cache.
+// Large aligned arrays use stores that bypass the cache.
 TEST(CastNorm, LargeAlignedArrays_AsCastAndNormSeparately) {
   constexpr size_t kCount = (size_t{2} << 20) + 77;  // 4 MiB of 16-bit values
   ForEachTarget([] {
@@ -123,7 +123,7 @@ TEST(CastNorm, OverflowInTheCast_IsFlagged) {
   });
 }
 
-// The NaN of all bits set, to which rounding by addition would make a zero.
+// The NaN with all bits set, which rounding by addition would turn into a zero.
 TEST(CastNorm, OneNaNAnywhere_StaysOneAndIsFlagged) {
   constexpr size_t kCount = 2 * kNormBlock + 24;
   ForEachTarget([] {

@@ -6,7 +6,8 @@
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/float16.h"
 
-// One element at a time, arguments unchecked: what the tests hold kernels/numeric/cast against.
+// The tests compare kernels/numeric/cast with these functions. They take one element at a time and
+// do not check arguments.
 namespace geminid::kernels::reference {
 
 void CastToBFloat16(const float* input, size_t count, BFloat16* output);

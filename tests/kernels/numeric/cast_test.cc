@@ -27,13 +27,13 @@ TEST(BFloat16, NamedValues_RoundToNearestEven) {
   EXPECT_EQ(Rounded(0x3F817FFFu), 0x3F81);  // below the tie
   EXPECT_EQ(Rounded(0x3FFFFFFFu), 0x4000);  // into the next binade
   EXPECT_EQ(Rounded(0x7F7FFFFFu), 0x7F80);  // FLT_MAX overflows
-  EXPECT_EQ(Rounded(0x7F7F7FFFu), 0x7F7F);  // the last that does not
+  EXPECT_EQ(Rounded(0x7F7F7FFFu), 0x7F7F);  // the last that does not overflow
   EXPECT_EQ(Rounded(0x80000000u), 0x8000);  // -0
   EXPECT_EQ(Rounded(0x00008000u), 0x0000);  // half the least subnormal, to even
   EXPECT_EQ(Rounded(0x00008001u), 0x0001);
   EXPECT_EQ(Rounded(0xFF800000u), 0xFF80);  // -infinity
   EXPECT_EQ(Rounded(0x7F800001u), 0x7FC0);  // a signalling NaN becomes quiet, not infinite
-  EXPECT_EQ(Rounded(0xFFFFFFFFu), 0xFFFF);  // and never carries into the sign
+  EXPECT_EQ(Rounded(0xFFFFFFFFu), 0xFFFF);  // a NaN never carries into the sign
 }
 
 TEST(BFloat16, EveryPattern_SurvivesTheRoundTrip) {
@@ -48,7 +48,7 @@ TEST(BFloat16, EveryPattern_SurvivesTheRoundTrip) {
   }
 }
 
-// Against real arithmetic: no other bf16 is nearer, and of two equally near the even one is taken.
+// Compares with real arithmetic: no other bf16 is nearer, and the even one wins a tie.
 TEST(BFloat16, RandomValues_NearestInRealArithmetic) {
   std::mt19937 random(1);
   for (int i = 0; i < 1'000'000; ++i) {

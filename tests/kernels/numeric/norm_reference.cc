@@ -28,7 +28,7 @@ double BlockSum(const T* values, size_t count) {
   return lanes[0];
 }
 
-// The sum of a whole tree, missing blocks being 0.
+// The sum of a whole tree; missing blocks are 0.
 double Folded(std::vector<double> tree) {
   while (tree.size() > 1) {
     const size_t half = tree.size() / 2;

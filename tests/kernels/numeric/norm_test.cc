@@ -19,8 +19,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 uint64_t BitsOf(double x) { return std::bit_cast<uint64_t>(x); }
 
-// Spread over so many decades that a float64 sum rounds at almost every addition: another order
-// gives other bits.
+// The values spread over so many decades that a float64 sum rounds at almost every addition. So
+// another order gives other bits.
 std::vector<float> RandomValues(size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<float> values(count);
@@ -36,7 +36,7 @@ std::vector<Half> Narrow(const std::vector<float>& values) {
   return narrow;
 }
 
-// Counts on both sides of every boundary: row, block, several blocks.
+// Counts on both sides of every boundary: a row, a block, several blocks.
 TEST(Norm, EveryCountAndTarget_BitsOfReference) {
   const std::vector<float> values = RandomValues(3 * kNormBlock + 100, 1);
   const std::vector<BFloat16> narrow = Narrow(values);
@@ -74,7 +74,7 @@ TEST(Norm, CutAtTreeBoundaries_SameBitsAsOneCall) {
   EXPECT_EQ(BitsOf(whole.sum), BitsOf(reference::AddSquares(values.data(), values.size(), 0)));
 }
 
-// Every number of blocks that a tree can have, and of trees.
+// Every number of blocks in a tree, and several trees.
 TEST(Norm, AnyNumberOfBlocks_HasTheBitsOfTheDefinition) {
   const std::vector<float> values = RandomValues(2 * kNormTree, 9);
   for (const size_t blocks : {1, 2, 3, 127, 128, 129, 255, 256, 257, 511, 512}) {
@@ -96,7 +96,7 @@ TEST(Norm, RandomValues_WithinDocumentedBoundOfLongDouble) {
   EXPECT_NEAR(total.sum / static_cast<double>(exact), 1.0, roundings * 0x1p-53);
 }
 
-// Closed form: integers are summed without error. 1^2 + ... + n^2 = n (n + 1) (2n + 1) / 6.
+// Closed form: integers sum without error. 1^2 + ... + n^2 = n (n + 1) (2n + 1) / 6.
 TEST(Norm, Integers_ExactSum) {
   std::vector<float> values;
   for (int i = 1; i <= 10000; ++i) values.push_back(static_cast<float>(i % 2 ? i : -i));
@@ -141,7 +141,7 @@ TEST(Norm, ManyPayloads_OneNaN) {
     SquareSum total;
     ASSERT_EQ(AddSquares(&nan, 1, &total), Status::kOk);
     EXPECT_EQ(BitsOf(total.sum), BitsOf(std::numeric_limits<double>::quiet_NaN()));
-    const float one = 1.0f;  // and it stays, whatever is added
+    const float one = 1.0f;  // the NaN stays, whatever is added
     ASSERT_EQ(AddSquares(&one, 1, &total), Status::kOk);
     EXPECT_EQ(BitsOf(total.sum), BitsOf(std::numeric_limits<double>::quiet_NaN()));
   }

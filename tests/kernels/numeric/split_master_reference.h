@@ -6,8 +6,8 @@
 
 #include "kernels/runtime/common/bfloat16.h"
 
-// One element at a time, arguments unchecked: what the tests hold kernels/numeric/split_master
-// against.
+// The tests compare kernels/numeric/split_master with these functions. They take one element at a
+// time and do not check arguments.
 namespace geminid::kernels::reference {
 
 void SplitMaster(const float* master, size_t count, BFloat16* weight, int16_t* remainder);

@@ -56,8 +56,8 @@ TEST(SplitMaster, EveryUpperHalf_EdgesOfTheLowerHalf_Exact) {
   }
 }
 
-// Against real arithmetic, not bits: the weight is the nearest bf16, the farther from zero in a
-// tie.
+// Compares with real arithmetic, not bits: the weight is the nearest bf16. A tie goes away from
+// zero.
 TEST(SplitMaster, FiniteValues_WeightIsNearest) {
   std::mt19937 random(7);
   for (int i = 0; i < 2'000'000; ++i) {
@@ -75,10 +75,11 @@ TEST(SplitMaster, FiniteValues_WeightIsNearest) {
   }
 }
 
-// All 2^32 patterns, NaN and infinities among them, by halves. The weight is the upper half plus a
-// carry that the lower half alone decides, and the remainder is the lower half: the first test
-// shows that for every upper half at both values of the carry, the second for every lower half. So
-// the pair joins to upper * 2^16 + (carry * 2^16 + remainder), and the bracket is the lower half.
+// Covers all 2^32 patterns by halves, including NaN and infinities. The weight is the upper half
+// plus a carry that depends on the lower half alone, and the remainder is the lower half. The first
+// test shows this for every upper half with both values of the carry, the second for every lower
+// half. So the pair joins to upper * 2^16 + (carry * 2^16 + remainder), and the bracket is the
+// lower half.
 TEST(SplitMaster, EveryUpperHalf_PlusCarryIsTheWeightForBothCarries) {
   for (uint32_t upper = 0; upper < 0x10000; ++upper) {
     for (const uint32_t lower : {0x0000u, 0x7FFFu, 0x8000u, 0xFFFFu}) {
@@ -112,7 +113,7 @@ TEST(SplitMaster, NamedPatterns_GiveTheDocumentedWeights) {
       {0x80000000u, 0x8000, 0},       // -0
       {0x3F800000u, 0x3F80, 0},       // 1
       {0x3F808000u, 0x3F81, -32768},  // a tie goes away from zero
-      {0xBF808000u, 0xBF81, -32768},  // on both sides
+      {0xBF808000u, 0xBF81, -32768},  // also for negative values
       {0x3F807FFFu, 0x3F80, 32767},   // just below the tie
       {0x3FFFFFFFu, 0x4000, -1},      // carries into the exponent
       {0x00008000u, 0x0001, -32768},  // subnormal

@@ -9,7 +9,7 @@
 namespace geminid::kernels {
 namespace {
 
-// A binomial's five sigma.
+// The bound is five sigma of a binomial distribution.
 TEST(StochasticRounding, ManyElementsStepsAndTensors_MeanIsTheValue) {
   for (const double fraction : {0.01, 0.25, 0.5, 0.9}) {
     for (const bool upper_half : {false, true}) {

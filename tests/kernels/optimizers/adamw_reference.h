@@ -5,7 +5,7 @@
 
 namespace geminid::kernels::reference {
 
-// One parameter, in place, by the rule: what the tests hold every form of AdamW against.
+// One parameter, in place, by the rule. The tests compare every form of AdamW with this function.
 void AdamWElement(const AdamWCoefficients& k, float gradient, float* weight, float* exp_avg,
                   float* exp_avg_sq);
 

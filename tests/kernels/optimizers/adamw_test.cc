@@ -31,7 +31,7 @@ AdamWOptions TypicalOptions() {
           .grad_scale = 1.0 / 1024};
 }
 
-// The state of `count` parameters in every representation, at `shift` elements past a line.
+// The state of `count` parameters in every representation, `shift` elements past a cache line.
 struct State {
   State(size_t count, size_t shift)
       : master(count, shift),
@@ -50,7 +50,7 @@ struct State {
   ConstMasterState ConstMaster() const {
     return {master.data(), exp_avg.data(), exp_avg_sq.data()};
   }
-  // The split arrays from `master`, and back.
+  // Fills the split arrays from `master`. The next function does the reverse.
   void SplitWeights() {
     ASSERT_EQ(SplitMaster(master.data(), master.size(), weight.data(), remainder.data()),
               Status::kOk);
@@ -86,7 +86,7 @@ void Copy(const State& from, State* to) {
   to->SplitWeights();
 }
 
-// Plausible training state and gradients (before the scale).
+// Plausible training state and gradients, before the scale.
 void FillTypical(std::mt19937& random, State* state, std::vector<float>* gradient) {
   for (size_t i = 0; i < state->master.size(); ++i) {
     state->master[i] = RandomValue(random, 0.02);
@@ -97,7 +97,7 @@ void FillTypical(std::mt19937& random, State* state, std::vector<float>* gradien
   state->SplitWeights();
 }
 
-// Every pattern of bits, some of each kind: subnormals, infinities, NaN, negative second moments.
+// Arbitrary bit patterns. Each kind occurs: subnormals, infinities, NaN, negative second moments.
 void FillWild(std::mt19937& random, State* state, std::vector<float>* gradient) {
   for (size_t i = 0; i < state->master.size(); ++i) {
     state->master[i] = AnyFloat(random);
@@ -125,7 +125,7 @@ State ReferenceUpdate(const AdamWOptions& options, const State& old_state,
 enum class Form { kOutOfPlace, kInPlace };
 enum class Layout { kSplitBFloat16, kSplitFloat, kMaster };
 
-// One form and layout of the kernel over [0, n): new state in *result, whose weights come back
+// Runs one form and layout of the kernel over [0, n). The new state is in *result, with the weights
 // joined into result->master.
 void RunKernel(Form form, Layout layout, const AdamWOptions& options, const State& old_state,
                const std::vector<float>& gradient, State* result) {
@@ -168,8 +168,8 @@ void ForEachVariant(Body body) {
   }
 }
 
-// Every count around the vector lengths, every placement relative to a cache line, every
-// instruction set, every form: the bits of the reference, and nothing outside the arrays.
+// Covers every count around the vector lengths, every offset to a cache line, every instruction set
+// and every form. Expects the bits of the reference, and no write outside the arrays.
 TEST(AdamW, EveryCountPlacementAndTarget_BitsOfReference) {
   ForEachTarget([] {
     std::mt19937 random(11);
@@ -213,7 +213,7 @@ TEST(AdamW, AnyBitsInState_BitsOfReferenceAndOneNaN) {
   });
 }
 
-// The arrays of the new state start at different places in their cache lines: no streaming.
+// The arrays of the new state have different offsets to cache lines, so the kernel does not stream.
 TEST(AdamW, OutOfPlace_ArraysAlignedDifferently_BitsOfReference) {
   constexpr size_t kCount = 300;
   std::mt19937 random(13);
@@ -265,10 +265,11 @@ TEST(AdamW, CutIntoRandomCalls_SameBitsAsOneCall) {
   EXPECT_TRUE(SameState(parts, whole));
 }
 
-// One step in float64, straight from the formulas of the paper, powers and roots by <cmath>.
+// One step in float64 from the formulas of the paper, with powers and roots of <cmath>.
 struct Exact {
   double weight, exp_avg, exp_avg_sq;
-  double weight_scale, exp_avg_scale, exp_avg_sq_scale;  // magnitudes the errors are relative to
+  // Magnitudes to which the errors are relative.
+  double weight_scale, exp_avg_scale, exp_avg_sq_scale;
 };
 
 Exact ExactUpdate(const AdamWOptions& o, double w, double m, double v, double gradient) {
@@ -284,7 +285,7 @@ Exact ExactUpdate(const AdamWOptions& o, double w, double m, double v, double gr
   e.weight = w - decay - step;
   e.exp_avg_scale = std::fabs(o.beta1 * m) + std::fabs((1 - o.beta1) * g);
   e.exp_avg_sq_scale = e.exp_avg_sq;
-  // The step inherits the cancellation in the first moment.
+  // The error of the step includes the cancellation in the first moment.
   e.weight_scale =
       std::fabs(w) + std::fabs(decay) + std::fabs(step) * e.exp_avg_scale / std::fabs(e.exp_avg);
   return e;
@@ -305,7 +306,7 @@ void ExpectCloseToFloat64(const AdamWOptions& options) {
     ASSERT_NEAR(result.exp_avg[i], e.exp_avg, kTolerance * e.exp_avg_scale);
     ASSERT_NEAR(result.exp_avg_sq[i], e.exp_avg_sq, kTolerance * e.exp_avg_sq_scale);
     ASSERT_NEAR(result.master[i], e.weight, kTolerance * e.weight_scale) << i;
-    // The weight that training sees is the new master rounded, and the pair is its exact split.
+    // The weight that training uses is the rounded new master, and the pair is its exact split.
     const SplitFloat split = SplitMasterBits(std::bit_cast<uint32_t>(result.master[i]));
     ASSERT_EQ(result.weight[i], split.weight);
     ASSERT_EQ(result.remainder[i], split.remainder);
@@ -326,7 +327,8 @@ TEST(AdamW, ManyOptions_WithinOneMillionthOfFloat64) {
   ExpectCloseToFloat64(options);
 }
 
-// By hand: with both betas 0 the first step is -lr g / (|g| + eps), whatever the bias correction.
+// By hand: if both betas are 0, the first step is -lr g / (|g| + eps), whatever the bias
+// correction.
 TEST(AdamW, BetasZero_StepIsSignOfGradient) {
   AdamWOptions options = {
       .learning_rate = 0.25, .beta1 = 0, .beta2 = 0, .epsilon = 1e-30, .weight_decay = 0.5};
@@ -340,7 +342,7 @@ TEST(AdamW, BetasZero_StepIsSignOfGradient) {
   EXPECT_EQ(exp_avg_sq[1], 4.0f);
 }
 
-// With m = v = 0 the corrected moments of the first step are g and g^2, whatever the betas are.
+// With m = v = 0 the corrected moments of the first step are g and g^2, for any betas.
 TEST(AdamW, FirstStepFromZero_BiasCorrectionCancels) {
   AdamWOptions options = {.learning_rate = 1e-2, .epsilon = 1e-12};
   float weight = 1.0f, exp_avg = 0, exp_avg_sq = 0;
@@ -350,7 +352,7 @@ TEST(AdamW, FirstStepFromZero_BiasCorrectionCancels) {
   EXPECT_NEAR(weight, 0.99, 1e-7);
 }
 
-// Weights stay exact over many steps: split and fp32 training see the same masters throughout.
+// Weights stay exact over many steps: split and fp32 training have the same masters throughout.
 TEST(AdamW, HundredSteps_SplitAndMasterAgreeBitForBit) {
   constexpr size_t kCount = 1000;
   std::mt19937 random(16);
@@ -369,7 +371,8 @@ TEST(AdamW, HundredSteps_SplitAndMasterAgreeBitForBit) {
 }
 
 #if defined(__x86_64__)
-// A thread set to flush subnormals and round towards zero gets the same bits, and its setting back.
+// A thread that flushes subnormals and rounds towards zero gets the same bits, and keeps its
+// setting.
 TEST(AdamW, CallerFlushesSubnormals_SameBits) {
   constexpr size_t kCount = 1000;
   std::mt19937 random(17);
@@ -421,14 +424,14 @@ TEST(AdamW, BadOptions_RefusedBeforeWriting) {
   refused([](AdamWOptions& o) { o.beta1 = 1; });
   refused([](AdamWOptions& o) { o.beta2 = 1; });
   refused([](AdamWOptions& o) { o.epsilon = 0; });
-  refused([](AdamWOptions& o) { o.epsilon = 1e-60; });  // 0 as a float
+  refused([](AdamWOptions& o) { o.epsilon = 1e-60; });  // epsilon is 0 as a float
   refused([](AdamWOptions& o) { o.step = 0; });
   refused([](AdamWOptions& o) { o.learning_rate = 1e39; });
   EXPECT_EQ(CheckAdamWOptions(TypicalOptions()), Status::kOk);
   EXPECT_EQ(CheckAdamWOptions({}), Status::kOk);
 }
 
-// As a gradient clipped by a norm that is NaN.
+// A gradient that is clipped by a NaN norm has such a scale.
 TEST(AdamW, GradScaleOfNaN_MakesAllNaN) {
   AdamWOptions options = TypicalOptions();
   options.grad_scale = std::numeric_limits<double>::quiet_NaN();
@@ -471,7 +474,7 @@ TEST(AdamW, BadBuffers_RefusedBeforeWriting) {
   bad_to.exp_avg = to.exp_avg_sq + kCount - 1;
   EXPECT_EQ(run(from, gradient.data(), kCount, bad_to), Status::kOverlap);
   bad_from = from;
-  bad_from.exp_avg = to.exp_avg + 1;  // an update in place must be asked for as such
+  bad_from.exp_avg = to.exp_avg + 1;  // an update in place needs the same arrays
   EXPECT_EQ(run(bad_from, gradient.data(), kCount, to), Status::kOverlap);
   EXPECT_EQ(run(from, to.exp_avg, kCount, to), Status::kOverlap);
   EXPECT_EQ(run(from, gradient.data(), SIZE_MAX, to), Status::kSizeOverflow);

@@ -1,4 +1,4 @@
-// Muon's step of matrices, beside its formulas in float64.
+// Compares Muon's step of matrices with its formulas in float64.
 #include "kernels/optimizers/muon/muon.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Vector = std::vector<double>;
 
-// a [m, k] times b [k, n], either of them transposed in memory.
+// The product of a [m, k] and b [k, n], each possibly transposed in memory.
 Vector Product(const Vector& a, bool transpose_a, const Vector& b, bool transpose_b, size_t m,
                size_t n, size_t k) {
   Vector c(m * n);
@@ -40,7 +40,7 @@ double Norm(const Vector& v) {
   return std::sqrt(squares);
 }
 
-// The paper's loop, on the side that it is written for: x x^T from the left.
+// The paper's loop on the side for which it is written: x x^T from the left.
 Vector Orthogonal(const Vector& u, size_t rows, size_t cols) {
   Vector x = u;
   for (double& value : x) value /= Norm(u);
@@ -63,7 +63,7 @@ Vector Transposed(const Vector& a, size_t rows, size_t cols) {
   return b;
 }
 
-// Aligned as kernels want it.
+// Memory with the alignment that kernels need.
 class Lines {
  public:
   void* Bytes(size_t bytes) {
@@ -153,7 +153,7 @@ TEST(Muon, Update_HasSingularValuesNearOne) {
   constexpr size_t kRows = 48, kCols = 96;
   MuonOptions options = Usual();
   options.weight_decay = 0;
-  options.rate = MuonRate::kOriginal;  // of a wide matrix: 1
+  options.rate = MuonRate::kOriginal;  // for a wide matrix: 1
   options.learning_rate = 1;
   Matrices m({1, kRows, kCols});
   std::ranges::fill(m.weight, 0);
@@ -162,10 +162,10 @@ TEST(Muon, Update_HasSingularValuesNearOne) {
   const Vector gram = Product(o, false, o, true, kRows, kRows, kCols);
   double trace = 0;
   for (size_t i = 0; i < kRows; ++i) trace += gram[i * kRows + i];
-  // The mean square of the singular values, each from 0.7 to 1.2.
+  // The mean square of the singular values, which are each from 0.7 to 1.2.
   EXPECT_GT(trace / kRows, 0.5);
   EXPECT_LT(trace / kRows, 1.44);
-  // What is off the diagonal is small: rows are nearly orthogonal to each other.
+  // The off-diagonal values are small: rows are nearly orthogonal to each other.
   double off = 0;
   for (size_t i = 0; i < kRows; ++i) {
     for (size_t j = 0; j < i; ++j) off = std::max(off, std::abs(gram[i * kRows + j]));

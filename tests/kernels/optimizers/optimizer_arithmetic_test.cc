@@ -1,4 +1,4 @@
-// Every optimizer against float64.
+// Compares every optimizer with float64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -81,7 +81,7 @@ TEST(Optimizers, SeveralSteps_WithinOneMillionthOfFloat64) {
   }
 }
 
-// The check above must be able to fail: a rate that is off by a thousandth is found.
+// The check above must be able to fail: it finds a rate that is off by a thousandth.
 TEST(Optimizers, WrongRate_FoundByFloat64) {
   const FlatModel model = FlatModel::Small();
   for (const OptimizerCase& c : AllCases()) {

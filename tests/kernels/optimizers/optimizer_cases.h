@@ -1,5 +1,5 @@
-// What the tests of the optimizers share: one case for each variant of each optimizer, parameters
-// in every form, and a small model of tensors that lie one after the other.
+// Shared by the tests of the optimizers: one case for each variant of each optimizer, parameters in
+// every form, and a small model of consecutive tensors.
 #ifndef GEMINID_TESTS_KERNELS_OPTIMIZERS_OPTIMIZER_CASES_H_
 #define GEMINID_TESTS_KERNELS_OPTIMIZERS_OPTIMIZER_CASES_H_
 
@@ -102,7 +102,7 @@ class ParameterStore {
   float* state0() { return state0_.data(); }
   float* state1() { return state1_.data(); }
 
-  // Arrays that the form lacks are null, so that nothing can use them.
+  // Arrays that the form lacks are null, so that no code can use them.
   ParameterArrays At(size_t offset = 0) {
     ParameterArrays a;
     a.form = form_;
@@ -116,7 +116,7 @@ class ParameterStore {
     return a;
   }
 
-  // Every array that the form has, from the masters.
+  // Sets every array of the form from the masters.
   void SetMasters(const std::vector<float>& masters) {
     for (size_t i = 0; i < masters.size(); ++i) {
       const SplitFloat split = SplitMasterBits(std::bit_cast<uint32_t>(masters[i]));
@@ -144,7 +144,7 @@ class ParameterStore {
     std::copy_n(other.state1_.data(), size(), state1_.data());
   }
 
-  // The masters and both states, and the working weights as rounded from the masters.
+  // Compares the masters and both states. Checks that the working weights are the rounded masters.
   bool SameAs(const ParameterStore& other) const {
     const std::vector<float> mine = Masters(), theirs = other.Masters();
     return SameBits(mine.data(), theirs.data(), size()) && WorkingWeightsRounded() &&
@@ -180,7 +180,7 @@ class ParameterStore {
   GuardedArray<float> state1_;
 };
 
-// Tensors one after the other in flat arrays.
+// Consecutive tensors in flat arrays.
 struct FlatModel {
   std::vector<TensorOptions> tensors;
 

@@ -1,5 +1,5 @@
-// One rule, one loop: every form of parameters and gradients, instruction set, placement and cut
-// gives the bits of the rule on single floats.
+// All forms share one rule and one loop. Every form of parameters and gradients, instruction set,
+// offset and split gives the bits of the rule on single floats.
 #include <gtest/gtest.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -27,7 +27,7 @@ using Kernel = std::function<Status(const ConstParameterArrays&, const GradientA
                                     const ParameterArrays&)>;
 using Definition = std::function<void(Element<float>&)>;
 
-// A kernel and the rule that defines its bits.
+// A kernel, and the rule that defines its bits.
 struct RuleCase {
   const char* name;
   int states;
@@ -84,7 +84,7 @@ std::vector<RuleCase> RuleCases() {
           Pair("lion", lion, LionStep, Made<LionRule>(lion))};
 }
 
-// A problem and what the definition makes of it.
+// A problem and its result by the definition.
 struct Problem {
   Problem(size_t count, unsigned seed) : gradient(count), bfloat16(count), float16(count) {
     std::mt19937 random(seed);
@@ -92,7 +92,7 @@ struct Problem {
     state0 = RandomValues(random, count, 1e-3);
     state1 = RandomValues(random, count, 1e-6);
     for (float& v : state1) v = std::fabs(v);
-    for (float& s : state0) s = std::fabs(s);  // Adagrad's is a sum of squares
+    for (float& s : state0) s = std::fabs(s);  // Adagrad's state is a sum of squares
     SetGradient(RandomGradient(random, count));
   }
   void SetGradient(const std::vector<float>& values) {
@@ -141,7 +141,7 @@ void ExpectDefinition(const RuleCase& c, const Problem& problem, WeightForm form
   ParameterStore in_place(form, count, shift);
   problem.Expect(c, &expected);
   problem.Fill(&before);
-  problem.Fill(&after);  // states that the rule lacks stay as they are
+  problem.Fill(&after);  // states that the rule lacks do not change
   problem.Fill(&in_place);
   ASSERT_EQ(c.kernel(before.At().View(), problem.As(type), count, after.At()), Status::kOk);
   ASSERT_EQ(c.kernel(in_place.At().View(), problem.As(type), count, in_place.At()), Status::kOk);
@@ -171,7 +171,8 @@ TEST(OptimizerForms, EveryFormGradientTargetAndPlacement_BitsOfTheRule) {
   });
 }
 
-// Infinities, NaN and subnormals among weights, states and gradients: one NaN, the same bits.
+// Weights, states and gradients contain infinities, NaN and subnormals. Expects one NaN, and the
+// same bits.
 TEST(OptimizerForms, AnyBits_BitsOfTheRule) {
   constexpr size_t kCount = 4096;
   std::mt19937 random(42);
@@ -215,7 +216,7 @@ TEST(OptimizerForms, CutIntoRandomCalls_SameBitsAsOneCall) {
   }
 }
 
-// A scale of the gradient that is a power of two is divided out exactly.
+// A gradient scale that is a power of two is divided out exactly.
 TEST(OptimizerForms, GradientTimesPowerOfTwo_SameBits) {
   constexpr size_t kCount = 500;
   for (const OptimizerCase& c : AllCases()) {
@@ -249,7 +250,7 @@ TEST(OptimizerForms, GradientTimesPowerOfTwo_SameBits) {
 }
 
 #if defined(__x86_64__)
-// A thread set to flush subnormals and round towards zero gets the same bits.
+// A thread that flushes subnormals and rounds towards zero gets the same bits.
 TEST(OptimizerForms, CallerFlushesSubnormals_SameBits) {
   constexpr size_t kCount = 1000;
   const Problem problem(kCount, 45);
@@ -269,7 +270,7 @@ TEST(OptimizerForms, CallerFlushesSubnormals_SameBits) {
 }
 #endif  // defined(__x86_64__)
 
-// What a bad call may not change, in every form: nothing at all.
+// In every form, a bad call may change nothing.
 TEST(OptimizerForms, BadArrays_RefusedBeforeWriting) {
   constexpr size_t kCount = 100;
   const Problem problem(kCount, 46);
@@ -302,7 +303,7 @@ TEST(OptimizerForms, BadArrays_RefusedBeforeWriting) {
       odd = gradient;
       odd.type = static_cast<GradientType>(77);
       refused(Status::kUnsupported, from, odd, kCount, to);
-      // Shifted by one is neither in place nor out of place.
+      // A shift by one is neither in place nor out of place.
       refused(Status::kOverlap, after.At(1).View(), gradient, kCount - 1, to);
       if (c.states > 0) {
         refused(Status::kOverlap, from, GradientArray(after.state0() + 1), kCount - 1, to);

@@ -73,7 +73,7 @@ void ExpectRefused(OptimizerKind kind, Change change) {
   EXPECT_EQ(CheckOptimizerOptions(o), Status::kInvalidParameter) << OptimizerName(kind);
 }
 
-// Every hyperparameter of every optimizer with every value that makes no sense.
+// Tries every hyperparameter of every optimizer with every invalid value.
 TEST(OptimizerOptions, BadHyperparameter_Refused) {
   using enum OptimizerKind;
   for (const double bad : kBad) {
@@ -126,7 +126,7 @@ TEST(OptimizerOptions, BadHyperparameter_Refused) {
 
 TEST(OptimizerOptions, ContradictingHyperparameters_Refused) {
   using enum OptimizerKind;
-  ExpectRefused(kSgd, [](OptimizerOptions& o) { o.sgd.nesterov = true; });  // without momentum
+  ExpectRefused(kSgd, [](OptimizerOptions& o) { o.sgd.nesterov = true; });  // needs momentum
   ExpectRefused(kSgd, [](OptimizerOptions& o) {
     o.sgd.nesterov = true;
     o.sgd.momentum = 0.9;
@@ -144,7 +144,7 @@ TEST(OptimizerOptions, UnknownKind_Refused) {
   EXPECT_EQ(CheckOptimizerOptions(o), Status::kUnsupported);
 }
 
-// A tensor of 1000 weights that all are `weight`, one step of LAMB or LARS; the change.
+// The change of a tensor of 1000 equal weights in one step of LAMB or LARS.
 template <class Options, class Step>
 std::vector<float> Change(const Options& options, Step step, const std::vector<float>& weights,
                           const std::vector<float>& gradient) {
@@ -164,7 +164,7 @@ double NormOf(const std::vector<float>& v) {
   return std::sqrt(sum);
 }
 
-// Layer-wise adaptation: the step is a fraction of the weights' norm whatever the gradient's size.
+// Layer-wise adaptation: the step is a fraction of the weights' norm, whatever the gradient's size.
 TEST(LayerwiseAdaptation, GradientTimesAnything_SameStep) {
   constexpr size_t kCount = 1000;
   std::mt19937 random(51);
@@ -209,8 +209,8 @@ TEST(LayerwiseAdaptation, ZeroNorms_TrustOfOne) {
   EXPECT_EQ(LambTrust(without_decay, {4, 16}), 0.5);
 }
 
-// The root mean square of the step is the rate: the given one, or what the paper's formula says of
-// the weights' root mean square.
+// The root mean square of the step is the rate. The rate is the given one, or follows by the
+// paper's formula from the root mean square of the weights.
 TEST(Factored, StepSize_AsGiven) {
   constexpr size_t kRows = 20, kCols = 50, kCount = kRows * kCols;
   const FactorShape shape = {kRows, kCols};
@@ -241,8 +241,8 @@ TEST(Factored, StepSize_AsGiven) {
   EXPECT_NEAR(rms_of_step(relative), 1e-3 * 2, 1e-6);
 }
 
-// With beta1 = 0 the residual is 0: CAME's confidence is 1 / sqrt(epsilon2 (1 - beta3)), and its
-// step the given rate times the update and that.
+// With beta1 = 0 the residual is 0. CAME's confidence is then 1 / sqrt(epsilon2 (1 - beta3)), and
+// its step is the given rate times the update times the confidence.
 TEST(Factored, CameStepOfVector_GivenRate) {
   constexpr size_t kCount = 64;
   const FactorShape shape = {1, kCount};
@@ -258,8 +258,8 @@ TEST(Factored, CameStepOfVector_GivenRate) {
   for (const float w : store.Masters()) EXPECT_NEAR(w, 1.125, 1e-6);
 }
 
-// A column's sum as kernels/optimizers/step/column_chunks.h defines it, of a part that begins and
-// ends within rows.
+// A column's sum by the definition in kernels/optimizers/step/column_chunks.h, for a part that
+// begins and ends within rows.
 double ColumnSumOf(const std::vector<float>& gradient, const FactorShape& shape, uint64_t offset,
                    uint64_t count, uint64_t column, double sum) {
   const uint64_t first = offset / shape.cols, last = (offset + count - 1) / shape.cols;

@@ -22,7 +22,7 @@ class Oracle {
         s1(weights.size()),
         travelled(weights.size()) {}
 
-  // `g` is scaled already. The options say the step, rate and decay.
+  // `g` is already scaled. The options have the step, the rate and the decay.
   void Step(const OptimizerOptions& o, const Vector& g) {
     const Vector before = w;
     switch (o.kind) {
@@ -53,7 +53,7 @@ class Oracle {
       case OptimizerKind::kCame:
         CameStep(o.came, g);
         break;
-      case OptimizerKind::kMuon:  // of what is no matrix
+      case OptimizerKind::kMuon:  // of a tensor that is not a matrix
         AdamStep(AdamWOf(o.muon), g, /*coupled=*/false);
         break;
     }
@@ -66,7 +66,7 @@ class Oracle {
 
  public:
   Vector w, s0, s1;
-  Vector travelled;  // the way of each weight, which errors are relative to
+  Vector travelled;  // the path length of each weight, to which errors are relative
 
  private:
   static double Norm(const Vector& v) {
@@ -152,8 +152,8 @@ class Oracle {
     }
   }
 
-  // Averages of x^2 + epsilon over rows and columns (or elements), and 1 / sqrt of what they mean
-  // for each element.
+  // Averages of x^2 + epsilon over rows and columns (or elements), and from them 1 / sqrt for each
+  // element.
   Vector Factor(const Vector& x, double kept, double epsilon, Vector& rows, Vector& columns) const {
     const bool factored = shape_.rows > 1 && shape_.cols > 1;
     const size_t height = factored ? shape_.rows : 1, width = x.size() / height;

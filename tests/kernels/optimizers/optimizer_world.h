@@ -12,7 +12,7 @@
 
 namespace geminid::kernels {
 
-// Sums in the order of the ranks, the same bits for all.
+// Sums in the order of the ranks, with the same bits for all.
 class ThreadSum {
  public:
   explicit ThreadSum(size_t ranks) : parts_(ranks), barrier_(static_cast<std::ptrdiff_t>(ranks)) {}
@@ -51,8 +51,8 @@ struct TrainedModel {
   std::vector<float> factors;
 };
 
-// One step of the whole world, out of place: every rank writes its segments, backwards, into
-// `after`. Factors are those of the last rank; all ranks must agree on their bits.
+// One step of the whole world, out of place. Every rank writes its segments, backwards, into
+// `after`. The factors are those of the last rank; all ranks must agree on their bits.
 template <typename T>
 void WorldStep(const FlatModel& model, const OptimizerOptions& options, const StepScalars& scalars,
                const Sharding& sharding, TrainedModel& before, const T* gradient,

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kSteps = 3;
 
-// Shards cut anywhere, most of them within a row, dealt to the ranks at random.
+// Random shards, most of them within a row, assigned to the ranks at random.
 Sharding RandomSharding(const FlatModel& model, size_t ranks, size_t pieces, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<uint64_t> cuts = {0, model.Elements()};
@@ -31,7 +31,7 @@ Sharding RandomSharding(const FlatModel& model, size_t ranks, size_t pieces, uns
   return sharding;
 }
 
-// Equal consecutive shares, as ranks have them.
+// Equal consecutive shards, as ranks have them.
 Sharding EqualSharding(const FlatModel& model, size_t ranks) {
   Sharding sharding(ranks);
   for (size_t r = 0; r < ranks; ++r) {
@@ -98,7 +98,7 @@ TEST(ShardedStep, SameShardingAgain_SameBits) {
   }
 }
 
-// One rank with one segment per tensor, with everything a test may want to change.
+// One rank with one segment per tensor, and with everything that a test may change.
 struct Bench {
   explicit Bench(const OptimizerCase& c, FlatModel m = FlatModel::Small())
       : model(std::move(m)),
@@ -186,7 +186,7 @@ TEST(ShardedStep, FrozenTensorAndPadding_Copied) {
   }
 }
 
-// What tensor 1 has of its own, in the options of the whole step.
+// The options of the whole step with tensor 1's own values.
 OptimizerOptions WithOwn(OptimizerOptions options, const TensorOptions& own) {
   VisitOptions(options, [&](auto& o) {
     if constexpr (requires { o.beta1; }) o.beta1 = *own.beta1;
@@ -227,7 +227,7 @@ TEST(ShardedStep, TensorWithUpdatesBetasAndEpsilonOfItsOwn_SteppedAsIfAllHadThem
                              like.begin() + static_cast<ptrdiff_t>(bench.model.Begin(t))))
           << "tensor " << t;
     }
-    // SGD without momentum has nothing that would differ, and a first step of Lion no other sign.
+    // For SGD without momentum nothing differs, and a first step of Lion has the same sign.
     if (StateArrays(c.options) > 0 && c.options.kind != OptimizerKind::kLion) {
       EXPECT_NE(expected[0], expected[1]);
     }
@@ -248,7 +248,7 @@ TEST(ShardedStep, ReduceCounts_AsSaid) {
   }
 }
 
-// What a device does with arrays that the host does not reach.
+// A device does this with arrays that the host cannot reach.
 TEST(ShardedStep, NormsAddedByAnother_SameBitsInPiecesOfTrees) {
   constexpr size_t kCount = 2 * kNormsTree + 1000;
   std::mt19937 random(33);
@@ -285,7 +285,7 @@ TEST(ShardedStep, NormsAddedByAnother_SameBitsInPiecesOfTrees) {
     ASSERT_EQ(pieces.Prepare(scalars, {&segment, 1}, nullptr, alone, nullptr, add), Status::kOk);
     EXPECT_TRUE(std::ranges::equal(pieces.TensorSums(), whole.TensorSums()));
     EXPECT_GT(whole.TensorSums()[1], 0);
-    // Its failure is the step's.
+    // A failure of the callback is the step's failure.
     StepElsewhere fails;
     fails.add_sums = [](auto, auto, auto) { return Status::kCallbackFailed; };
     EXPECT_EQ(pieces.Prepare(scalars, {&segment, 1}, nullptr, alone, nullptr, fails),
@@ -293,7 +293,7 @@ TEST(ShardedStep, NormsAddedByAnother_SameBitsInPiecesOfTrees) {
   }
 }
 
-// Then the host has no scales to step a segment of its own with.
+// The host then has no scales for a segment of its own.
 TEST(ShardedStep, FactorsMadeElsewhere_HostAppliesNothing) {
   constexpr size_t kRows = 6, kColumns = 5, kCount = kRows * kColumns;
   std::mt19937 random(34);
@@ -328,7 +328,7 @@ TEST(ShardedStep, FactorsMadeElsewhere_HostAppliesNothing) {
   EXPECT_TRUE(step.ready());
   EXPECT_TRUE(step.Scales().empty());
   EXPECT_EQ(step.Apply(segment, to), Status::kUnsupported);
-  // A rank whose factors cannot be made still reduces, so that none waits for it.
+  // A rank whose factors cannot be made still reduces, so that no other rank waits for it.
   bool told = false;
   const ReduceSum watch = [&](std::span<double> sums) {
     told = std::isnan(sums[0]);

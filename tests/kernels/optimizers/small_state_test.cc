@@ -1,5 +1,5 @@
-// State in bf16: a step is the step of fp32 state, whose new state is rounded by the element's
-// index in its tensor and by nothing else.
+// State in bf16. A step is the step of fp32 state. The new state is rounded by the element's index
+// in its tensor and by nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr uint64_t kStep = 17;
 constexpr FactorShape kShape = {50, 43};
 const size_t kCount = kShape.Elements();
 
-// Weights, and state in bf16 that is also there in fp32.
+// Weights with state in bf16, and with the same state in fp32.
 struct Twins {
   Twins(WeightForm form, size_t count, size_t shift)
       : store(form, count, shift), small0(count, shift), small1(count, shift) {}
@@ -114,7 +114,7 @@ struct Prepared {
   std::vector<float> factors;
 };
 
-// Cut at random, from one array to another or in place.
+// A step in random segments, from one array to another or in place.
 void Step(const OptimizerCase& c, const Gradients& gradients, GradientType type, bool in_place,
           Twins& from, Twins& to) {
   const ConstParameterArrays old_arrays = from.Small().View();
@@ -162,7 +162,7 @@ TEST(SmallState, EveryOptimizerFormGradientAndTarget_IsTheFloatStepRoundedByInde
 using Kernel = std::function<Status(const ConstParameterArrays&, const GradientArray&, size_t,
                                     const ParameterArrays&)>;
 
-// AdamW has a loop of its own, and Adam the loop of all rules.
+// AdamW has a loop of its own. Adam has the loop of all rules.
 TEST(SmallState, IndicesAcross32Bits_TakeTheNextKey) {
   const AdamWOptions options = {.weight_decay = 0.1, .step = 17, .grad_scale = 1.0 / 1024};
   const Kernel kernels[] = {[&](const auto& from, const auto& g, size_t n, const auto& to) {
@@ -251,8 +251,8 @@ TEST(SmallState, BadArrays_RefusedBeforeWriting) {
   refused(Status::kOverlap, a.Small().View(), mixed);
 }
 
-// With beta2 = 0.999 a step changes v by less than half of bf16's last place: rounded to nearest it
-// would stand still.
+// With beta2 = 0.999 a step changes v by less than half of bf16's last place. Rounding to nearest
+// would never change v.
 TEST(SmallState, ManySteps_MomentsFollowFloat64OnAverage) {
   constexpr size_t kElements = 4096;
   constexpr uint64_t kSteps = 1500;

@@ -36,7 +36,7 @@ TEST(Buffers, InputsMayOverlap_OutputsMayNot) {
   EXPECT_EQ(CheckBuffers({input}, {input}), Status::kOverlap);
 }
 
-// The last element ends exactly at, or one byte beyond, the end of the address space.
+// The last element ends exactly at the end of the address space, or one byte beyond it.
 TEST(Buffers, SizeThatWrapsAround_IsRefused) {
   const auto* high = reinterpret_cast<const float*>(UINTPTR_MAX - 15);
   EXPECT_EQ(CheckBuffer(Buffer::Of(high, 3)), Status::kOk);

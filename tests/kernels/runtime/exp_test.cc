@@ -1,4 +1,4 @@
-// The exponential under every softmax and sigmoid, on every instruction set.
+// The exponential that every softmax and sigmoid uses, on every instruction set.
 #include "kernels/runtime/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -47,7 +47,7 @@ double ErrorUlp(float got, double want) {
 }
 
 TEST(Exp, WholeRange_WithinOneUlp) {
-  // Every 211th float in magnitude, both signs, to beyond both ends of the range.
+  // Every 211th float in magnitude, with both signs, to beyond both ends of the range.
   std::vector<float> x;
   for (uint32_t bits = 0; bits < std::bit_cast<uint32_t>(105.0F); bits += 211) {
     x.push_back(std::bit_cast<float>(bits));

@@ -47,8 +47,8 @@ TEST(Float16, EveryPattern_HasTheDefinedValueAndSurvivesTheRoundTrip) {
   }
 }
 
-// Between any two neighbours: the middle goes to the even one, and the fp32 values on its two sides
-// to theirs. This pins down the rounding of every fp32 value, since rounding is monotonic.
+// Between any two neighbours: the middle goes to the even one, and the fp32 values on both sides go
+// to theirs. Rounding is monotonic, so this determines the rounding of every fp32 value.
 TEST(Float16, EveryMiddle_TiesToEvenAndItsNeighboursToNearest) {
   for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
     const double above = bits == 0x7BFF ? 65536.0 : Defined(bits + 1);  // beyond: as if unbounded
@@ -88,7 +88,7 @@ TEST(Float16, EveryPatternOnEveryTarget_WidensAsTheScalar) {
   });
 }
 
-// Every upper half of fp32 against the lower bits on both sides of every kind of tie.
+// Every upper half of fp32 with the lower bits on both sides of every kind of tie.
 TEST(Float16, EdgesOfRoundingOnEveryTarget_NarrowAsTheScalar) {
   std::vector<float> wide;
   for (uint32_t upper = 0; upper < kPatterns; ++upper) {

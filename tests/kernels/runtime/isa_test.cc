@@ -26,8 +26,8 @@ TEST(HighwayTargetsAbove, EachLevel_LeavesItsOwnAndThoseBelow) {
   }
 }
 
-// The suites run at more than one level: so does this. oneDNN can be limited before its first use
-// alone, which may be a product.
+// The suites run at several levels, and so does this test. oneDNN accepts a limit only before its
+// first use, which may be a product.
 TEST(Isa, InUseAfterAProduct_IsWithinTheLimit) {
   const std::vector<float> ones(64, 1.0F);
   std::vector<float> product(64);
@@ -51,7 +51,7 @@ TEST(Isa, HighwayAndOneDnn_AreHeldToTheSame) {
 }
 #endif
 
-// Run by LevelOfFailures.Failure_NamesItsLevelAndTheCommandThatRunsItAgain alone.
+// Only LevelOfFailures.Failure_NamesItsLevelAndTheCommandThatRunsItAgain runs this.
 TEST(LevelOfFailures, DISABLED_Fails) { FAIL() << "as it should"; }
 
 }  // namespace

@@ -133,8 +133,8 @@ TEST(RunTasks, OnAnyPool_DoesEachTaskOnceAndTellsThreadsApart) {
 }
 
 TEST(RunTasks, AfterAnError_BeginsNoMore) {
-  // The other threads are at it for many seconds, should the one with the error wait so long for a
-  // processor.
+  // The other threads work for many seconds, in case the thread with the error waits that long for
+  // a processor.
   constexpr size_t kTasks = size_t{1} << 32;
   for (const size_t threads : {1, 3}) {
     const std::unique_ptr<ThreadPool> pool = MakePool(threads);
@@ -171,7 +171,7 @@ TEST(ThreadPool, NoThreads_IsRefused) {
   EXPECT_EQ(pool, nullptr);
 }
 
-// An update and a norm in parts: what the trainer does with every chunk.
+// An update and a norm in parts, as the trainer runs them on every chunk.
 TEST(ThreadPool, AnyNumberOfThreads_SameBits) {
   constexpr size_t kCount = 50'003, kGranule = 2 * kNormBlock;
   std::mt19937 random(21);

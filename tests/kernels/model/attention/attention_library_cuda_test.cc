@@ -1,5 +1,5 @@
-// Attention by cuDNN on the double, which computes the graph that it is given operation by
-// operation: taken where it is right, and refused where it is not.
+// Attention by cuDNN on the double, which computes the graph operation by operation. A plan is
+// accepted if its results are right, and refused if they are not.
 #include "kernels/model/attention/attention_library_cuda.h"
 
 #include <gmock/gmock.h>
@@ -23,9 +23,10 @@ using ::testing::HasSubstr;
 using State = AttentionPlan::State;
 
 constexpr uint64_t kMemoryBytes = uint64_t{64} << 20;
-constexpr uint64_t kTestBytesAt = uint64_t{32} << 20;  // of the workspace, within the memory
+// The offset of the workspace in the memory.
+constexpr uint64_t kTestBytesAt = uint64_t{32} << 20;
 
-// One process, one driver: its context is the first test's and the others'.
+// A process has one driver, so all tests share one context.
 class Device {
  public:
   static Device& Get() {
@@ -84,7 +85,7 @@ class AttentionLibraryTest : public ::testing::Test {
     setenv(gpu::kCudnnPathVariable, GEMINID_CUDNN_DOUBLE, 1);
   }
 
-  // Plans and tests the shape.
+  // Plans the shape and tests the plan.
   AttentionPlan& Tested(const AttentionShape& shape) {
     AttentionPlan& plan = library_->Plan(shape);
     std::string why;
@@ -204,7 +205,7 @@ TEST_F(AttentionLibraryTest, ErrorOfEachCall_IsRefusedAndSaid) {
   ExpectRefused(Shape(1, 64, 2, 2, 16), "no engine takes the graph");
 }
 
-// The second pass fails when the first is queued.
+// The second pass fails when it is queued for the first time.
 TEST_F(AttentionLibraryTest, ErrorOfTheBackwardPass_IsRefused) {
   node_.FailLibrary("cudnnBackendExecute", static_cast<int>(gpu::DnnStatus::kInternalError),
                     /*skips=*/1);
@@ -230,7 +231,7 @@ TEST_F(AttentionLibraryTest, Name_HasVersionAndFile) {
   EXPECT_EQ(library_->Name(), std::string("cuDNN 9.19.0 (") + GEMINID_CUDNN_DOUBLE + ")");
 }
 
-// Parts of a batch and of the heads of a sequence, held against the whole.
+// Compares parts of a batch, and of the heads of a sequence, with the whole.
 TEST_F(AttentionLibraryTest, PartsOfAShape_HaveTheBitsOfTheWhole) {
   const AttentionShape shape = Shape(4, 40, 6, 2, 16);
   AttentionPlan& whole = library_->Plan(shape);
@@ -257,7 +258,7 @@ TEST_F(AttentionLibraryTest, PartsOfAShape_HaveTheBitsOfTheWhole) {
               CUDA_SUCCESS);
     ASSERT_EQ(device.api().stream_synchronize(device.stream()), CUDA_SUCCESS);
   }
-  const size_t results = 2 * queries + 2 * keys + 4 * 64;  // with lse behind them
+  const size_t results = 2 * queries + 2 * keys + 4 * 64;  // lse lies behind them
   const auto run = [&](AttentionPlan& plan) {
     next = reinterpret_cast<BFloat16*>(device.memory()) + (4 << 20);
     BFloat16* const first = next;

@@ -41,7 +41,7 @@ TEST(AttentionParts, HeadThatTakesTooMuch_HasNoParts) {
   EXPECT_EQ(PartsOfAttention(Shape(1, 16384, 32, 32, 128)).batch, 0u);
 }
 
-// What cuDNN 9.19 says of plans for an H100, where it was asked without a GPU.
+// The bytes that cuDNN 9.19 reports for plans on an H100, asked without a GPU.
 TEST(AttentionParts, ExpectedBytes_AreAtLeastThoseOfTheLibrary) {
   const auto expect = [](const AttentionShape& shape, uint64_t bytes) {
     const uint64_t expected = AttentionLibraryBytes(shape, shape.batch, shape.kv_heads);

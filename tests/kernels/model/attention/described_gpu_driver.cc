@@ -1,5 +1,5 @@
-// A libcuda.so.1 that takes everything and has no GPU: with it cuDNN makes plans for a GPU that it
-// is only told of, which loads kernels and runs none. For tests alone.
+// A libcuda.so.1 without a GPU that accepts all calls. With it cuDNN makes plans for a GPU that is
+// only described. This driver loads kernels and runs none. For tests only.
 #define GEMINID_EXPORT extern "C" __attribute__((visibility("default")))
 #define GEMINID_TAKES(name) \
   GEMINID_EXPORT int name() { return 0; }
@@ -15,7 +15,7 @@
     return 0;                           \
   }
 
-// The names are the driver's.
+// The driver defines these names.
 // NOLINTBEGIN(readability-identifier-naming)
 GEMINID_EXPORT int cuGetErrorName(int /*error*/, const char** text) {
   *text = "an error";

@@ -1,5 +1,5 @@
-// Whether the machine's own cuDNN takes our graphs of attention for a GPU that is described to it:
-// no GPU is needed, and nothing is computed. On machines without cuDNN there is nothing to ask.
+// Whether the machine's own cuDNN accepts our graphs of attention for a described GPU. No GPU is
+// needed, and nothing is computed. Machines without cuDNN skip the test.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): unsetenv
@@ -14,7 +14,7 @@
 namespace geminid::kernels {
 namespace {
 
-constexpr size_t kDescribesGpus = 90800;  // the first version that does
+constexpr size_t kDescribesGpus = 90800;  // the first version that accepts a described GPU
 constexpr std::string_view kH100 =
     R"({"deviceVer":900,"driverVer":13000,"cudaDeviceId":0,"totalGlobalMem":85000000000,)"
     R"("maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],)"

@@ -1,5 +1,5 @@
-// Products through cuBLASLt, on the double of it: against double precision, and what is asked of
-// the library and what is not.
+// Products through cuBLASLt, on its double. Compares results with double precision, and checks
+// which calls the library gets and which not.
 #include "kernels/model/matmul/matmul_library_cuda.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 constexpr int kDriverVersion = 13000;
 constexpr uint64_t kMemoryBytes = uint64_t{16} << 20;
 
-// One process, one driver: its context is the first test's and the others'.
+// A process has one driver, so all tests share one context.
 class Device {
  public:
   static Device& Get() {
@@ -86,7 +86,7 @@ class Product {
     Fill(&c_, shape.m * shape.n, random, value);
   }
 
-  // The result; `shift` elements move all operands.
+  // Returns the result. All operands are moved by `shift` elements.
   std::vector<Out> Run(MatmulLibrary* library, size_t shift = 0) {
     Device& device = Device::Get();
     std::byte* next = device.memory();
@@ -209,7 +209,7 @@ TEST_F(MatmulLibraryTest, Shape_IsAskedForOnce) {
   EXPECT_EQ(library_->shapes(), 3u);
 }
 
-// 16 bytes and more are one class: arenas put the same tensor at many places.
+// All multiples of 16 bytes are one class, because arenas place the same tensor at many offsets.
 TEST_F(MatmulLibraryTest, PlacesAlignedTo16Bytes_HaveTheSameBitsAndPlan) {
   Product<float, float> product({.m = 16, .n = 24, .k = 160, .bias = true});
   const std::vector<float> first = product.Run(library_.get());
@@ -217,7 +217,8 @@ TEST_F(MatmulLibraryTest, PlacesAlignedTo16Bytes_HaveTheSameBitsAndPlan) {
     EXPECT_EQ(product.Run(library_.get(), shift), first) << shift;
   }
   EXPECT_EQ(library_->shapes(), 1u);
-  product.ExpectRight(product.Run(library_.get(), /*shift=*/1));  // 4 bytes: a plan of its own
+  // An alignment of 4 bytes has a plan of its own.
+  product.ExpectRight(product.Run(library_.get(), /*shift=*/1));
   EXPECT_EQ(library_->shapes(), 2u);
 }
 

@@ -232,7 +232,7 @@ std::set<std::string> Matches(const std::string& text, const std::regex& pattern
   return matches;
 }
 
-// Otherwise nobody would notice a missing declaration of our own on machines with cuda.h.
+// On machines with cuda.h a missing declaration of our own would otherwise go unnoticed.
 TEST(OwnDriverTypes, EveryNameThatTheProjectUses_IsDeclared) {
   const std::regex name(
       R"(\b(CU_[A-Z0-9_]+|CUDA_SUCCESS|CUDA_ERROR_[A-Z0-9_]+|CU[a-z]\w+|cuuint\w+)\b)");

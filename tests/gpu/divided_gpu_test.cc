@@ -125,7 +125,7 @@ TEST_F(DividedGpu, InstancesMemory_IsItsShareOfTheGpus) {
     const gpu::DriverApi api = Driver();
     size_t bytes = 0;
     EXPECT_EQ(api.device_total_mem(&bytes, 0), CUDA_SUCCESS);
-    EXPECT_EQ(bytes, 32 * kMiB);  // half, in whole pieces
+    EXPECT_EQ(bytes, 32 * kMiB);  // half, in whole granules
     CUcontext context = nullptr;
     ASSERT_EQ(api.primary_ctx_retain(&context, 0), CUDA_SUCCESS);
     ASSERT_EQ(api.ctx_set_current(context), CUDA_SUCCESS);

@@ -1,4 +1,4 @@
-// Where CUDA libraries are searched.
+// The folders in which CUDA libraries are searched.
 #include "gpu/library_search.h"
 
 #include <gmock/gmock.h>

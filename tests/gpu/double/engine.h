@@ -74,7 +74,7 @@ class Context {
   explicit Context(int device) : device_(device) {}
 
   int device() const { return device_; }
-  // The first error stays: queued work is dropped, and calls return the error.
+  // The first error stays. Queued work is then dropped, and calls return the error.
   void Fail(CUresult error);
   CUresult error();
   bool failed() { return error() != CUDA_SUCCESS; }

@@ -55,7 +55,7 @@ void RunCount(unsigned, unsigned, const Arguments& arguments) {
   *As<uint64_t*>(arguments[3]) += count - static_cast<uint64_t>(equal);
 }
 
-// For kernels whose results nobody reads.
+// For kernels whose results no test reads.
 void RunNothing(unsigned, unsigned, const Arguments&) {}
 
 class Kernels {

@@ -74,8 +74,8 @@ class Node {
   void SetFreshByte(int byte);  // what new memory holds; 0 at first
   void SetCreateNeedsContext(bool needs);
   void SetNoStreamMemoryOperations(bool none);
-  // With `goes`, a descriptor is usable only while the process that made its memory lives (as if G2
-  // were answered no). Processes that have imported the memory keep it.
+  // With `goes`, a descriptor is usable only while the process that made its memory lives (the case
+  // that question G2 is answered no). Processes that have imported the memory keep it.
   void SetMemoryGoesWithExporter(bool goes);
   // Whether NCCL accepts host memory that is not registered, as with HMM.
   void SetPageableMemoryAccess(bool access);

@@ -73,7 +73,7 @@ struct NodeFile {
   std::atomic<bool> no_stream_memory_operations;
   std::atomic<bool> memory_goes_with_exporter;
   std::atomic<bool> pageable_memory_access;  // GPUs can access all memory of a process
-  std::atomic<bool> says_no_health;          // as GPUs without ECC, and drivers without events
+  std::atomic<bool> says_no_health;          // for GPUs without ECC, and drivers without events
   std::atomic<uint64_t> serial;              // of memory
   // Faults of cuDNN's attention.
   std::atomic<int64_t> attention_wrong_tensor;     // by its number in the graph; 0: none

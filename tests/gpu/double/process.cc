@@ -48,7 +48,7 @@ std::vector<int> NamedDevices(const NodeFile& node) {
   std::istringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
     const int device = DeviceNamed(node, item);
-    if (device < 0) break;  // what follows an invalid one is invisible
+    if (device < 0) break;  // devices after an invalid one are invisible
     named.push_back(device);
   }
   return named;

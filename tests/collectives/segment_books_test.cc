@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 2;
 
-// The segment of a group of two with ConnectShm's default options. It has more than the messages.
+// The segment of a group of two with ConnectShm's default options. It holds more than messages.
 uint64_t SegmentBytes() {
   constexpr uint32_t kSlots = 4, kPieceBytes = 256 * 1024;
   return SegmentLayout::Of({.world_size = kRanks, .slots = kSlots, .piece_bytes = kPieceBytes}).end;

@@ -189,7 +189,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // If the step waits for updates, leaves the state of those chunks on the device.
+  // If the step waits for updates, places the state of the chunks that it waits for on the device.
   absl::Status TryTail(const Prices& prices) {
     if (Without(Part::kTail)) return absl::OkStatus();
     if (!search_.best().fits || search_.best().seconds.optimizer <= 0) return absl::OkStatus();

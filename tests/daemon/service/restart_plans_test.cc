@@ -268,7 +268,7 @@ TEST_F(RestartPlans, DamagedNewerPlan_LeavesTheOlderOne) {
   EXPECT_THAT(kept_.NamesWith("-plan"), ElementsAre(PlanName(3))) << "no name is given twice";
 }
 
-// A client that ends leaves a plan; its replacement samples anew.
+// A client that ends leaves a plan. Its replacement measures again.
 TEST_F(RestartTest, PlanOfAPredecessor_IsNotItsSuccessors) {
   ConnectOptions options;
   options.socket = env_.socket();

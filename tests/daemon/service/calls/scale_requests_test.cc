@@ -204,7 +204,7 @@ TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenForEachTenantAlone) {
   EXPECT_EQ(StateOf(mine->number()), "refused");
 }
 
-// These requests are deleted although nobody asks for the jobs by name any more.
+// These requests are deleted although no caller asks for the jobs by name any more.
 TEST_F(ScaleRequestsTest, OfManyJobsThatEnded_AreForgotten) {
   uint64_t first = 0;
   for (size_t i = 0; i < ScaleRequests::kMostEnded + 2; ++i) {

@@ -19,7 +19,7 @@ Course::Course(CourseOptions options) : options_(std::move(options)) {
   start_.restarts.may_shrink = Fewer() > 0;
 }
 
-// The largest number below this one with which the run may go on; 0: there is none.
+// The largest allowed number of ranks below the present one; 0: there is none.
 int Course::Fewer() const {
   if (options_.min_ranks == 0) return 0;
   for (int ranks = start_.ranks - 1; ranks >= options_.min_ranks; --ranks) {
@@ -38,7 +38,7 @@ void Course::ChangeRanks(int ranks, const std::string& host) {
 }
 
 std::optional<std::string> Course::After(const StartEnd& end) {
-  // Until the run has ended by it, every start is told.
+  // Every later start is told of the signal, until the run ends because of it.
   if (end.signal != 0) start_.restarts.signal_before = end.signal;
   if (end.handover.has_value() && end.handover->number != taken_) return HandOver(end);
   if (!end.failed || end.done) return std::nullopt;
@@ -51,12 +51,12 @@ std::optional<std::string> Course::After(const StartEnd& end) {
   return Shrink(end);
 }
 
-// The old group has left its state, however its ranks have ended after that.
+// The old ranks have left complete state, so any later failure of theirs does not matter.
 std::string Course::HandOver(const StartEnd& end) {
   taken_ = end.handover->number;
   tries_ = 1;
-  start_.restarts.jobs_before.clear();  // the ranks that hand over have ended what those left
-  if (start_.restarts.shrink_to == 0) start_.restarts.failed_at.reset();  // nothing has failed
+  start_.restarts.jobs_before.clear();  // these ranks have already ended those jobs' sessions
+  if (start_.restarts.shrink_to == 0) start_.restarts.failed_at.reset();  // no rank has failed
   host_before_ = start_.host;
   const std::string to = end.handover->host;
   ChangeRanks(end.handover->ranks_after, to.empty() ? start_.host : to);
@@ -65,8 +65,8 @@ std::string Course::HandOver(const StartEnd& end) {
                       to.empty() ? "" : absl::StrCat(" at ", to));
 }
 
-// The state is still there as it was handed over, and any number of ranks can go on from it. After
-// a move it is at both hosts.
+// The handed-over state is still complete, so either number of ranks can go on from it. After a
+// move both hosts have it.
 std::optional<std::string> Course::AfterUntouched(const StartEnd& end) {
   if (end.may_pass && tries_ < kMostTries) {
     ++tries_;
@@ -90,7 +90,8 @@ std::optional<std::string> Course::Restart(const StartEnd& end) {
                       restarts.most, "), to go on from what they left in memory");
 }
 
-// All ranks come back once more, with what the dead one left, to hand it over to fewer.
+// Starts all ranks once more. They load the state that the dead rank left in memory, and hand it
+// over to fewer ranks.
 std::optional<std::string> Course::Shrink(const StartEnd& end) {
   const bool again = start_.restarts.shrink_to > 0;
   tries_ = again ? tries_ + 1 : 1;

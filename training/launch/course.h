@@ -16,29 +16,28 @@ namespace geminid::trainer {
 
 struct Start {
   int ranks = 1;
-  std::string host{};  // as Handover has it; empty: where the run began
-  std::string job_id;  // another one for each number of ranks: nobody takes up what others left
+  std::string host{};  // as in Handover; empty: the host where the run began
+  std::string job_id;  // changes with the ranks: no start resumes what others left
   Restarts restarts;
 };
 
-// How a start ended: all of its ranks have.
+// How a start ended. All of its ranks have ended.
 struct StartEnd {
   bool failed = false;
-  bool may_pass = false;   // the failure: another start may not meet it again
-  bool done = false;       // the run
-  int signal = 0;          // that was passed on to the ranks, as whoever runs this wants an end
-                           // with the state saved
-  absl::Time failed_at{};  // of the failure
-  std::string why{};       // likewise: "rank 1 (pid 4711) was killed by signal 9 (Killed)"
-  std::optional<Handover> handover = std::nullopt;  // the state that is in memory
+  bool may_pass = false;   // a restart may avoid this failure
+  bool done = false;       // the run is done
+  int signal = 0;          // the stop signal that was passed on to the ranks; 0: none
+  absl::Time failed_at{};  // time of the failure
+  std::string why{};       // the failure: "rank 1 (pid 4711) was killed by signal 9 (Killed)"
+  std::optional<Handover> handover = std::nullopt;  // whose state is complete
 };
 
 struct CourseOptions {
   int ranks = 1;
   int restarts = 0;
   int restarts_made = 0;
-  int min_ranks = 0;                      // with how many the run may go on at least; 0: with all
-  std::function<bool(int ranks)> fits{};  // batch and mesh; null: any number does
+  int min_ranks = 0;  // the fewest ranks with which the run may go on; 0: all of them
+  std::function<bool(int ranks)> fits{};  // whether batch and mesh allow this number; null: always
   std::function<std::string()> new_job_id{};
 };
 
@@ -47,7 +46,8 @@ class Course {
   explicit Course(CourseOptions options);
 
   const Start& start() const { return start_; }
-  // What to say before the next start, which start() is from then on; nothing: there is none.
+  // Chooses the next start, which start() returns from then on. Returns the line to print before
+  // that start; nothing: there is no next start.
   std::optional<std::string> After(const StartEnd& end);
 
  private:
@@ -58,13 +58,14 @@ class Course {
   void ChangeRanks(int ranks, const std::string& host);
   int Fewer() const;
 
-  // From one state that was handed over, or to hand one over after a death.
+  // The limit of starts from one handed-over state, and of starts that only hand over after a
+  // death.
   static constexpr int kMostTries = 3;
 
   const CourseOptions options_;
   Start start_;
-  uint64_t taken_ = 0;  // the number of the last handover whose state a start was for
-  std::string host_before_;  // where that was left
+  uint64_t taken_ = 0;       // the number of the last handover from whose state a start began
+  std::string host_before_;  // the host where the ranks left that state
   int tries_ = 0;
 };
 

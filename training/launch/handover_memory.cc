@@ -23,7 +23,7 @@ namespace geminid::trainer {
 namespace {
 
 constexpr uint64_t kRecordBytes = 4096;  // a page of its own, before the state
-constexpr size_t kHostBytes = 256;       // with the zero at its end, as all texts of the record
+constexpr size_t kHostBytes = 256;       // including the final zero, like all texts of the record
 constexpr size_t kDataBytes = 128;
 constexpr size_t kWordsBytes = 512;
 constexpr size_t kWhyBytes = 1024;
@@ -40,7 +40,8 @@ std::string Get(const char (&from)[kBytes]) {
   return std::string(from, strnlen(from, kBytes));
 }
 
-// A descriptor that this process has inherited, and does not pass on; else none.
+// A descriptor that this process inherited; none if the variable has none. Programs that this
+// process executes do not inherit it.
 base::UniqueFd Inherited(const collectives::Environment& environment, const char* variable) {
   const char* const text = environment(variable);
   int number = -1;
@@ -51,11 +52,11 @@ base::UniqueFd Inherited(const collectives::Environment& environment, const char
 
 }  // namespace
 
-// Of zeros where nothing was handed over.
+// All zeros before the first handover.
 struct HandoverMemory::Record {
-  std::atomic<uint64_t> complete;  // the number of the handover whose state is there; 0: none is
-  std::atomic<uint64_t> untold;    // its request
-  uint64_t last;                   // number, of a handover that began
+  std::atomic<uint64_t> complete;  // the number of the handover whose state is complete; 0: none
+  std::atomic<uint64_t> untold;    // the request whose outcome nobody was told; 0: none
+  uint64_t last;                   // the number of the last handover that began
   uint64_t request;
   uint64_t step;
   uint64_t bytes;
@@ -68,7 +69,7 @@ struct HandoverMemory::Record {
   char host[kHostBytes];
   char words[kWordsBytes];
   struct Wanted {
-    std::atomic<uint64_t> request;  // 0: nothing is wanted
+    std::atomic<uint64_t> request;  // 0: no request
     uint64_t state_bytes;
     uint64_t rank_device_bytes;
     uint64_t host_bytes;
@@ -77,12 +78,12 @@ struct HandoverMemory::Record {
     char data[kDataBytes];
   } wanted;
   struct Answered {
-    std::atomic<uint64_t> request;  // 0: nothing is answered
+    std::atomic<uint64_t> request;  // 0: no answer
     int32_t code;
     char why[kWhyBytes];
   } answered;
   struct Timed {
-    int32_t ranks;  // 0: none, and none follows
+    int32_t ranks;  // 0: the list ends here
     double sequence_seconds;
   } timed[kNumbersTimed];
 };
@@ -98,7 +99,7 @@ HandoverMemory::Record& HandoverMemory::record() const {
 }
 
 absl::StatusOr<std::unique_ptr<HandoverMemory>> HandoverMemory::Create() {
-  constexpr unsigned kNoExecSeal = 0x0008u;  // MFD_NOEXEC_SEAL of Linux 6.3, which may be demanded
+  constexpr unsigned kNoExecSeal = 0x0008u;  // MFD_NOEXEC_SEAL of Linux 6.3, which may be required
   constexpr char kName[] = "geminid-handover";
   base::UniqueFd fd(memfd_create(kName, MFD_CLOEXEC | kNoExecSeal));
   if (!fd.valid() && errno == EINVAL) fd = base::UniqueFd(memfd_create(kName, MFD_CLOEXEC));
@@ -140,7 +141,7 @@ std::optional<Handover> HandoverMemory::complete() const {
 
 uint64_t HandoverMemory::untold_request() const { return record().untold.load(); }
 
-// Of the record but for its numbers.
+// Writes the record's fields, except the numbers of the handover and of its request.
 void HandoverMemory::Note(const Handover& handover) {
   Record& is = record();
   is.step = handover.step;
@@ -177,7 +178,7 @@ absl::Status HandoverMemory::Arrive(const Handover& handover, uint64_t available
     GEMINID_RETURN_IF_ERROR(MakePages(handover.bytes, available_bytes));
   }
   record().complete.store(0);
-  record().untold.store(0);  // where the request was made, others know of it
+  record().untold.store(0);  // the host where the request was made tells its outcome
   record().last = handover.number;
   record().request = 0;
   Handover here = handover;
@@ -186,7 +187,7 @@ absl::Status HandoverMemory::Arrive(const Handover& handover, uint64_t available
   return absl::OkStatus();
 }
 
-// Whatever was there is gone.
+// Discards any earlier state.
 absl::Status HandoverMemory::MakePages(uint64_t bytes, uint64_t available_bytes) {
   Release();
   const auto too_much = [&](const std::string& why) {
@@ -198,7 +199,7 @@ absl::Status HandoverMemory::MakePages(uint64_t bytes, uint64_t available_bytes)
     return too_much(absl::StrCat("this machine has ", base::FormatBytes(available_bytes), " left"));
   }
   const auto whole = static_cast<off_t>(kRecordBytes + bytes);
-  // With its pages: a page that is missing later would be a SIGBUS.
+  // Allocates the pages now, because a missing page would raise SIGBUS later.
   if (base::RetryOnEintr([&] { return fallocate(fd_.get(), 0, 0, whole); }) == 0) {
     record().bytes = bytes;
     return absl::OkStatus();
@@ -210,7 +211,7 @@ absl::Status HandoverMemory::MakePages(uint64_t bytes, uint64_t available_bytes)
 
 absl::StatusOr<base::Mapping> HandoverMemory::Map(uint64_t bytes) const {
   struct stat file = {};
-  // A page that is not there would be a SIGBUS.
+  // Access to a missing page would raise SIGBUS.
   if (fstat(fd_.get(), &file) != 0 || file.st_size < static_cast<off_t>(kRecordBytes) ||
       static_cast<uint64_t>(file.st_size) - kRecordBytes < bytes) {
     return absl::DataLossError(absl::StrCat("the memory of a handover has less than the ",
@@ -232,7 +233,7 @@ void HandoverMemory::NoteTold() { record().untold.store(0); }
 void HandoverMemory::Release() {
   record().complete.store(0, std::memory_order_release);
   record().bytes = 0;
-  // Should it fail, the memory goes with the launcher.
+  // If this fails, the memory is freed when the launcher ends.
   (void)!ftruncate(fd_.get(), kRecordBytes);
   Wake();
 }
@@ -277,7 +278,7 @@ std::optional<MoveRequest> HandoverMemory::wanted() const {
                       .host_bytes = is.host_bytes,
                       .data = Get(is.data)};
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (is.request.load() != request) return std::nullopt;  // the next wake says more
+  if (is.request.load() != request) return std::nullopt;  // it has changed; another wake follows
   return move;
 }
 

@@ -1,10 +1,11 @@
-// The memory in which a group of ranks leaves the state of its run for a group of another number of
-// ranks, or at another host. Whoever starts the ranks of a host makes it, ranks inherit it, and it
-// outlives all of them.
+// The memory through which a group of ranks hands its run's state over to the next group, which has
+// another number of ranks or runs at another host. The process that starts a host's ranks creates
+// the memory. The ranks inherit it, and it outlives all of them.
 //
-// A record says whether the state in it is complete. One store completes it: before, the old group
-// has the state, and after, the new one. The record also has the first rank's wish to go on at
-// another host, which whoever starts the ranks answers while they train.
+// A record says whether the state is complete. A single store sets this: before it the old group
+// owns the state, and after it the new group does. The record also carries the first rank's request
+// to go on at another host. The process that starts the ranks answers this request while the ranks
+// train.
 #ifndef GEMINID_TRAINING_LAUNCH_HANDOVER_MEMORY_H_
 #define GEMINID_TRAINING_LAUNCH_HANDOVER_MEMORY_H_
 
@@ -26,95 +27,97 @@
 
 namespace geminid::trainer {
 
-// Tells a rank the descriptor, which it inherits.
+// The variable that holds the number of the descriptor, which a rank inherits.
 inline constexpr char kHandoverVariable[] = "GEMINID_HANDOVER_FD";
-// Likewise; by it a rank wakes whoever started it.
+// The same for the descriptor through which a rank wakes the process that started it.
 inline constexpr char kHandoverWakeVariable[] = "GEMINID_HANDOVER_WAKE_FD";
 
-// What is handed over.
+// The facts of one handover.
 struct Handover {
-  uint64_t number = 0;   // of this handover among those of the run, from 1
-  uint64_t request = 0;  // the daemon's number for it; 0: nobody asked, a rank died
+  uint64_t number = 0;   // of this handover in the run, from 1
+  uint64_t request = 0;  // the daemon's number for the request; 0: no request, a rank died
   int ranks_before = 0;
   int ranks_after = 0;
   uint64_t step = 0;
   uint64_t bytes = 0;  // of the state
-  absl::Time began{};  // as base::MonotonicNow has it
-  std::string host{};  // where the run is to go on; empty: where it is
-  std::string words{};    // that a start leaves for the next (RunMemory), with as many ranks
-  bool followed = false;  // the ranks that begin with it have done a step
+  absl::Time began{};  // on the clock of base::MonotonicNow
+  std::string host{};  // where the run goes on; empty: at the same host
+  std::string words{};    // the mesh in RunMemory, for a start with as many ranks
+  bool followed = false;  // the ranks that began with this state have done a step
   friend bool operator==(const Handover&, const Handover&) = default;
 };
 
-// What the first rank wants of another host, before any rank stops.
+// The first rank's request to go on at another host, made before any rank stops.
 struct MoveRequest {
-  uint64_t request = 0;  // the daemon's number for it
-  std::string host{};    // as whoever asks calls it
+  uint64_t request = 0;  // the daemon's number for the request
+  std::string host{};    // as the requester names it
   int ranks = 0;
   uint64_t state_bytes = 0;
   uint64_t rank_device_bytes = 0;  // of each rank
   uint64_t host_bytes = 0;         // of all ranks, in the daemon's pools
-  std::string data{};              // SumOfData; empty: not known
+  std::string data{};              // as from SumOfData; empty: not known
   friend bool operator==(const MoveRequest&, const MoveRequest&) = default;
 };
 
-// Each process has one, made once. Of its calls those that change the record are the first rank's.
+// Each process creates one object, once. Among the ranks, only the first one calls functions that
+// change the record.
 class HandoverMemory {
  public:
-  // Without state.
+  // Creates memory without state.
   static absl::StatusOr<std::unique_ptr<HandoverMemory>> Create();
-  // The launcher's, of a rank that has one; else null. The descriptor is not passed on from here.
+  // The memory that this rank inherited from its launcher; null if there is none. Programs that
+  // this process executes do not inherit the descriptor.
   static std::unique_ptr<HandoverMemory> From(const collectives::Environment& environment);
 
   int fd() const { return fd_.get(); }
-  // For poll: readable when a rank has changed something that whoever started it waits for.
+  // For poll. It becomes readable when a rank changes something that the process which started the
+  // rank waits for.
   int wake_fd() const { return wake_.get(); }
   void TakeWake();
 
-  // The state that is there, whole; nothing: there is none.
+  // The handover whose state is complete; nothing: there is none.
   std::optional<Handover> complete() const;
-  // The request of a handover that has begun and of which nobody was told what became of it; 0:
-  // none.
+  // The request of a handover that has begun and whose outcome nobody was told; 0: there is none.
   uint64_t untold_request() const;
 
-  // Makes room, with pages, for handover.bytes of state; whatever was there is gone. Numbers it.
-  // RESOURCE_EXHAUSTED where that is more than `available_bytes`, what the system has left: it
-  // would kill processes to make room.
+  // Numbers the handover and allocates pages for handover.bytes of state. Earlier state is lost.
+  // RESOURCE_EXHAUSTED if the bytes are more than `available_bytes`, the memory that the system has
+  // left: the system would kill processes to find more.
   absl::Status Begin(Handover handover, uint64_t available_bytes);
-  // All ranks: the state's bytes.
+  // Maps the state's bytes. All ranks call this.
   absl::StatusOr<base::Mapping> Map(uint64_t bytes) const;
   static std::span<std::byte> StateIn(const base::Mapping& mapping);
   void Complete();
   void NoteTold();
-  // The state is needed no more, and its memory goes back to the system.
+  // Frees the memory of state that is not needed any more.
   void Release();
 
   // --- a run that goes to another host ---
 
-  // By the first rank. One wish at a time.
+  // The first rank calls these three, for one request at a time.
   void Want(const MoveRequest& move);
   void Unwant();
   std::optional<MoveRequest> wanted() const;
-  // OK: that host is ready. An error also says later why the run did not go on there.
+  // OK: the host is ready. A later error says why the run did not go on there.
   void Answer(uint64_t request, const absl::Status& status);
-  // Nothing: there is none yet.
+  // Nothing: there is no answer yet.
   std::optional<absl::Status> answer(uint64_t request) const;
-  // By the first rank that began with the state, when its first step is done.
+  // The first rank that began with the state calls this after its first step.
   void NoteFollowed();
 
-  // Makes room for state that is to come from another host; it may never come. Errors as of Begin.
+  // Allocates memory for state that may come from another host. Errors as of Begin.
   absl::Status Reserve(uint64_t bytes, uint64_t available_bytes);
-  // Instead of Begin, of a handover that another host has begun and numbered.
+  // Replaces Begin for a handover that began at another host and was numbered there.
   absl::Status Arrive(const Handover& handover, uint64_t available_bytes);
 
   // --- a run whose ranks the daemon may change ---
 
-  // By the launcher, before ranks start.
+  // The launcher calls this before it starts ranks.
   void SetShare(const RanksRange& range);
-  // Nothing: the daemon may not.
+  // Nothing: the daemon may not change the number of ranks.
   std::optional<RanksRange> share() const;
-  // Seconds of a sequence with so many ranks, which later groups of ranks learn. The newest of a
-  // number counts; of more than kNumbersTimed numbers the first ones are remembered.
+  // The seconds per sequence with so many ranks, for later groups of ranks. A new value replaces
+  // the last one of the same number. Only the first kNumbersTimed numbers of ranks are stored.
   static constexpr int kNumbersTimed = 32;
   void NoteSequenceSeconds(int ranks, double seconds);
   std::map<int, double> SequenceSeconds() const;

@@ -24,7 +24,7 @@
 namespace geminid::trainer {
 namespace {
 
-// Words of ranks are left in their pipes while so much waits for the other end.
+// The ranks' output stays in their pipes while so much waits for the launcher.
 constexpr size_t kMaxBacklogBytes = 1 << 20;
 constexpr size_t kReadBytes = 64 * 1024;
 
@@ -39,7 +39,7 @@ class HostAgent {
       : options_(options), in_(options.in_fd), out_(options.out_fd) {
     sigset_t pipe;
     sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);  // the other end may go while we write
+    sigaddset(&pipe, SIGPIPE);  // the launcher may end while we write
     sigprocmask(SIG_BLOCK, &pipe, &signal_mask_);
     fcntl(out_.get(), F_SETFL, fcntl(out_.get(), F_GETFL) | O_NONBLOCK);
   }
@@ -51,7 +51,7 @@ class HostAgent {
     while (!over_) {
       Flush();
       Wait();
-      // What comes until then is no silence, however late it is read.
+      // What arrives before this time does not count as silence, even if it is read late.
       const absl::Time now = base::MonotonicNow();
       GEMINID_RETURN_IF_ERROR(Read());
       if (host_ == nullptr) continue;
@@ -92,7 +92,7 @@ class HostAgent {
     poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(wait)));
   }
 
-  // Not longer than until the next beat, however much comes.
+  // Reads no longer than until the next beat, however much arrives.
   absl::Status Read() {
     pollfd ready = {in_.get(), POLLIN, 0};
     const absl::Time until = base::MonotonicNow() + kBeatInterval;
@@ -138,7 +138,7 @@ class HostAgent {
     return absl::OkStatus();
   }
 
-  // Of a run whose ranks are all here, or come here.
+  // Handles the frames of a run whose ranks are all here, or move here.
   absl::Status HandleState(const HostFrame& frame) {
     FieldReader fields(frame);
     switch (frame.type) {
@@ -226,7 +226,7 @@ class HostAgent {
     }
     const absl::Status started = host_->Start(std::exchange(starts_, {}));
     told_.ended.assign(host_->ranks().size(),
-                       false);  // of those that were started before an error too
+                       false);  // ranks that ran before an error, too
     GEMINID_RETURN_IF_ERROR(started);
     for (const RankState* rank : host_->ranks()) {
       Send({.type = HostFrameType::kStarted,
@@ -251,7 +251,7 @@ class HostAgent {
     }
   }
 
-  // Before the ends of ranks that have left state.
+  // Called before the ends of ranks are reported, so that the launcher knows of their state first.
   void ReportState() {
     if (std::optional<Handover> handover = host_->handover(); handover != told_.handover) {
       Send({.type = HostFrameType::kHandover, .fields = TextsOf(handover, base::MonotonicNow())});
@@ -269,9 +269,9 @@ class HostAgent {
     }
   }
 
-  // What the other end knows.
+  // What the launcher was told.
   struct Told {
-    std::vector<bool> ended;  // by rank of the host
+    std::vector<bool> ended;  // by the rank's index on this host
     std::optional<Handover> handover;
     std::optional<MoveRequest> wanted;
   };
@@ -282,10 +282,10 @@ class HostAgent {
   sigset_t signal_mask_;
   HostFrameReader reader_;
   std::string unsent_;
-  std::unique_ptr<LocalHost> host_;  // once prepared
+  std::unique_ptr<LocalHost> host_;  // null before kPrepare
   std::vector<RankStart> starts_;
   Told told_;
-  int to_send_ = 0;  // pieces of state that the other end waits for
+  int to_send_ = 0;  // pieces of state that the launcher waits for
   absl::Duration silence_ = absl::InfiniteDuration();
   absl::Time heard_at_;
   absl::Time beat_at_;

@@ -1,5 +1,5 @@
-// The agent on each host of --hosts, and on a host that a run goes to. It starts the ranks that the
-// launcher asks for, and reports how each of them ends.
+// The agent on each host of --hosts, and on a host that a run moves to. The agent starts the ranks
+// that the launcher asks for, and reports how each of them ends.
 #ifndef GEMINID_TRAINING_LAUNCH_HOST_AGENT_H_
 #define GEMINID_TRAINING_LAUNCH_HOST_AGENT_H_
 
@@ -16,34 +16,35 @@
 
 namespace geminid::trainer {
 
-// How often both ends say that they are there.
+// Launcher and agent tell each other this often that they are alive.
 inline constexpr absl::Duration kBeatInterval = absl::Milliseconds(100);
 
-// What the host is to be ready for.
+// What the host must be ready for.
 struct HostTask {
   std::vector<std::string> arguments{};
-  int ranks = 1;  // of the run
+  int ranks = 1;  // of the whole run
   int ranks_here = 1;
-  std::optional<MoveRequest> move = std::nullopt;  // of a run that is to go on here
+  std::optional<MoveRequest> move = std::nullopt;  // if the run moves here
 };
 struct HostReady {
-  Variables environment{};                         // added to that of the ranks
-  std::optional<RanksRange> share = std::nullopt;  // the daemon may change their number
+  Variables environment{};                         // added to the environment of the ranks
+  std::optional<RanksRange> share = std::nullopt;  // if the daemon may change the number of ranks
 };
 
 struct HostAgentOptions {
-  int in_fd = -1;                          // both are the agent's from now on
-  int out_fd = -1;                         // nobody else writes there
+  int in_fd = -1;                          // the agent owns both descriptors from now on
+  int out_fd = -1;                         // nobody else writes to it
   std::string program = "/proc/self/exe";  // of the ranks
-  // Called once.
+  // Makes the host ready. It is called once.
   std::function<absl::StatusOr<HostReady>(const HostTask& task)> prepare;
-  // Tells the host's daemon. Null: nobody asks.
+  // Tells the host's daemon an outcome. Null: the daemon is not told.
   std::function<void(const MoveOutcome& outcome)> tell{};
 };
 
-// Speaks as host_frames.h has it until the other end closes, which ends the ranks. GEMINID_*
-// variables of the other end hold here too, but for those that are set here. UNAVAILABLE if the
-// other end is silent for as long as it said; no rank is left then.
+// Speaks the protocol of host_frames.h until the launcher closes the connection, which ends the
+// ranks. The launcher's GEMINID_* variables hold here too, except those that are set here.
+// UNAVAILABLE if the launcher is silent for as long as kPrepare said; then all ranks have been
+// ended.
 absl::Status RunHostAgent(const HostAgentOptions& options);
 
 }  // namespace geminid::trainer

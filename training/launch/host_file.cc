@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 1 << 20;
 
-// A line without its comment.
+// Parses the words of a line whose comment was removed.
 absl::StatusOr<HostSlots> ParseLine(const std::string& where,
                                     const std::vector<std::string>& words) {
   HostSlots host{.name = words[0]};

@@ -14,20 +14,20 @@
 
 namespace geminid::trainer {
 
-inline constexpr int kRanksMax = 1024;  // of a run
+inline constexpr int kRanksMax = 1024;  // of one run
 
 struct HostSlots {
-  std::string name;  // as the file has it, for the remote shell: HOST or USER@HOST
+  std::string name;  // as in the file, for the remote shell: HOST or USER@HOST
   int ranks = 1;
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
 
-// INVALID_ARGUMENT names the line and says what would be right: what is no host and its slots, a
-// host that is there twice, no host at all, and a name of the loopback beside other hosts, by which
-// they would not find it. `path` is for the message.
+// INVALID_ARGUMENT names the line and says what would be right. The errors are: a line that is not
+// a host and its slots, a host that appears twice, no host at all, and a loopback name beside other
+// hosts, which could not reach it. `path` is for the message.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
                                                      const std::string& text);
-// The same of a file; as ReadFile if it cannot be read.
+// Does the same for a file. Errors as of ReadFile if the file cannot be read.
 absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& path);
 
 // The first `ranks` slots, host by host. INVALID_ARGUMENT if there are fewer.

@@ -1,9 +1,9 @@
 // The protocol between the launcher and its agents on other hosts, over the agent's standard input
 // and output.
 //
-// The agent begins with a line, before which a login shell may have written anything:
+// The agent begins with one line. A login shell may have written other lines before it:
 //   geminid-host 1 VERSION BUILD
-// Both know then that they are the same program. All that follows are frames.
+// The line shows whether both ends are the same program. Everything after it is frames.
 #ifndef GEMINID_TRAINING_LAUNCH_HOST_FRAMES_H_
 #define GEMINID_TRAINING_LAUNCH_HOST_FRAMES_H_
 
@@ -20,14 +20,14 @@ namespace geminid::trainer {
 
 inline constexpr char kHostGreeting[] = "geminid-host 1";
 
-// A program: its version, and what tells builds of one version apart.
+// A program: its version, and a hash that distinguishes builds of one version.
 struct ProgramVersion {
   std::string version;
   std::string build;
   friend bool operator==(const ProgramVersion&, const ProgramVersion&) = default;
 };
 
-// Of this process: the SHA-256 of its file.
+// The version of this process; the build is the SHA-256 of its file.
 absl::StatusOr<ProgramVersion> OwnVersion();
 
 std::string GreetingOf(const ProgramVersion& version);
@@ -35,26 +35,26 @@ std::string GreetingOf(const ProgramVersion& version);
 std::optional<ProgramVersion> ParseGreeting(const std::string& line);
 
 enum class HostFrameType : uint8_t {
-  // To the agent. A list is its length and its items.
-  kPrepare = 1,  // ranks of the run, of them here, milliseconds of silence, folder, list of
-                 // NAME=value, list of a MoveRequest's texts if the run is to come, arguments ...
-  kStart,        // rank, list of NAME=value, arguments ...; without fields: those before now start
+  // To the agent. A list is its length followed by its items.
+  kPrepare = 1,  // ranks of the run, ranks here, milliseconds of silence, folder, list of
+                 // NAME=value, list of a MoveRequest's texts if the run moves here, arguments ...
+  kStart,        // rank, list of NAME=value, arguments ...; no fields: start all ranks named before
   kSignal,       // signal, to all ranks
-  kFetch,        // how many pieces more of the state may come, "anew" from its begin
-  kReceive,      // a Handover's texts: its pieces come
-  kAnswer,       // request, status code, message: to what the ranks want
-  kTell,         // request, state, message: for the host's daemon
+  kFetch,        // number of further pieces of state that may come; "anew": from the state's begin
+  kReceive,      // a Handover's texts; the pieces of its state follow
+  kAnswer,       // request, status code, message: the answer to the ranks' request
+  kTell,         // request, state, message: an outcome for the host's daemon
   // From the agent.
   kReady,     // after kPrepare
-  kRefused,   // instead: status code, message. After kStart: a rank could not be started
+  kRefused,   // instead of kReady: status code, message. After kStart: a rank could not be started
   kStarted,   // rank, pid
   kWords,     // rank, text from its stderr
-  kEnded,     // rank, status as of waitpid, "done" if it said so
-  kHandover,  // a Handover's texts: that state is here, whole; without fields: none is
-  kWanted,    // a MoveRequest's texts: the ranks want it; without fields: nothing
+  kEnded,     // rank, status as of waitpid, "done" if the rank said so
+  kHandover,  // a Handover's texts: its state is complete here; no fields: there is no state
+  kWanted,    // a MoveRequest's texts: the ranks' request; no fields: there is no request
   // Both ways.
   kPiece,  // of state
-  kBeat,   // who sends it is there
+  kBeat,   // the sender is alive
 };
 
 struct HostFrame {
@@ -63,21 +63,22 @@ struct HostFrame {
   friend bool operator==(const HostFrame&, const HostFrame&) = default;
 };
 
-// Little endian: type (1), length of the rest (4), and of each field its length (4) and bytes.
+// Little-endian: the type (1 byte), the length of the rest (4), then the length (4) and the bytes
+// of each field.
 std::string Encode(const HostFrame& frame);
 
-// Cuts a stream into frames.
+// Splits a stream into frames.
 class HostFrameReader {
  public:
   void Append(const std::string& bytes) { buffer_ += bytes; }
-  // Nothing if the next frame is not complete; INVALID_ARGUMENT if this is no stream of frames.
+  // Nothing if the next frame is not complete. INVALID_ARGUMENT if the bytes are not frames.
   absl::StatusOr<std::optional<HostFrame>> Next();
 
  private:
   std::string buffer_;
 };
 
-// Takes a frame's fields one after the other; INVALID_ARGUMENT for one that is not there.
+// Takes a frame's fields one after the other. INVALID_ARGUMENT if the field is missing.
 class FieldReader {
  public:
   explicit FieldReader(const HostFrame& frame) : fields_(frame.fields) {}
@@ -95,8 +96,8 @@ class FieldReader {
 
 void AppendList(const std::vector<std::string>& list, HostFrame* frame);
 
-// As fields, none for nothing. Clocks of hosts differ: when a handover began travels as how long
-// before `now` that was.
+// Converts to and from fields; nothing becomes no fields. The clocks of hosts differ, so the texts
+// say how long before `now` a handover began.
 std::vector<std::string> TextsOf(const std::optional<Handover>& handover, absl::Time now);
 std::vector<std::string> TextsOf(const std::optional<MoveRequest>& move);
 absl::StatusOr<std::optional<Handover>> HandoverFrom(const std::vector<std::string>& texts,

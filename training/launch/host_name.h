@@ -8,11 +8,11 @@
 
 namespace geminid::trainer {
 
-// By which the other hosts reach it.
+// The address by which other hosts reach the host.
 inline std::string AddressOf(const std::string& name) { return name.substr(name.rfind('@') + 1); }
 
-// INVALID_ARGUMENT for what is no name of a host. A remote shell would take one that begins with a
-// '-' for an option.
+// INVALID_ARGUMENT if `name` is not a host's name. Names that begin with '-' are refused,
+// because a remote shell would take them for options.
 absl::Status CheckHostName(const std::string& name);
 
 bool IsThisHost(const std::string& name);

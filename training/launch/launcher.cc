@@ -34,16 +34,16 @@ namespace geminid::trainer {
 namespace {
 
 constexpr char kProgramName[] = "geminid-train";
-constexpr size_t kProcessNameMax = 15;  // of the kernel
+constexpr size_t kProcessNameMax = 15;  // the kernel's limit
 constexpr int kLastWordsLines = 20;
 
-// Names are what distinguishes two jobs of one user on one host.
+// Only the id distinguishes two jobs of one user on one host.
 std::string RandomJobId() {
   std::random_device random;
   return absl::StrFormat("%08x%08x", random(), random());
 }
 
-// What each rank of a host is told.
+// The variables for all ranks of a host.
 Variables EnvironmentOf(const LaunchOptions& options, const Start& start) {
   const Restarts& restarts = start.restarts;
   Variables added = options.environment;
@@ -71,7 +71,7 @@ Variables EnvironmentOf(const LaunchOptions& options, const Start& start) {
   return added;
 }
 
-// The last lines, each on its own and indented.
+// The last lines, each indented.
 std::string Indented(const std::string& words) {
   std::vector<std::string> lines =
       absl::StrSplit(words, absl::ByAnyChar("\r\n"), absl::SkipEmpty());
@@ -81,7 +81,7 @@ std::string Indented(const std::string& words) {
   return text;
 }
 
-// Lower is more likely to be the reason why the job failed.
+// A lower value is more likely to be the reason why the job failed.
 constexpr int kMissingGuilt = 2;
 constexpr int kStoppedGuilt = 3;
 int Guilt(const RankState& rank) {
@@ -92,7 +92,7 @@ int Guilt(const RankState& rank) {
   return WEXITSTATUS(status) == base::kExitUnavailable ? kMissingGuilt : 1;
 }
 
-// The code of an end that is no failure of this rank's own: all ranks end like this together.
+// The code of an end that is not this rank's own failure: all ranks end with this code together.
 std::optional<int> AgreedEnd(int wait_status) {
   if (!WIFEXITED(wait_status)) return std::nullopt;
   const int code = WEXITSTATUS(wait_status);
@@ -103,14 +103,14 @@ std::optional<int> AgreedEnd(int wait_status) {
   return std::nullopt;
 }
 
-// Whoever ended the job does not want it started again.
+// A rank prints this when a user ended the job, which must then not be restarted.
 constexpr char kEndedOnRequest[] = "the job was ended on request";
 
 bool IsOnRequest(const RankState& rank) {
   return absl::StrContains(rank.last_words(), kEndedOnRequest);
 }
 
-// Whether another start may not meet it again.
+// Whether a restart may avoid this failure.
 bool IsPassing(const RankState& rank) {
   if (rank.lost() || IsOnRequest(rank)) return false;
   const int wait_status = *rank.wait_status();
@@ -129,7 +129,7 @@ bool IsPassing(const RankState& rank) {
 // One start of all ranks.
 class Launcher {
  public:
-  // `place` is where all ranks are; null: they are at options.places.
+  // `place` is the host of all ranks; null: they are at options.places.
   Launcher(const LaunchOptions& options, int signal_fd, const trainer::Start& start,
            RunPlace* place)
       : options_(options), signal_fd_(signal_fd), start_(start), place_(place) {}
@@ -167,15 +167,16 @@ class Launcher {
   void Run() {
     PollUntil([&] { return Over() || failed_ || policy_.first() != 0 || EndedBySignal() != 0; },
               absl::InfiniteFuture());
-    // Ranks end alike, but for one that was asked to before it had met the others.
+    // All ranks end because of the signal. But a rank that got it before it met the others ends
+    // alone.
     if (EndedBySignal() != 0) {
       PollUntil([&] { return Over() || failed_ || policy_.first() != 0; },
                 base::MonotonicNow() + options_.grace_time);
       if (!Over() && policy_.first() == 0) SignalAll(EndedBySignal());
       PollUntil([&] { return Over() || failed_ || policy_.first() != 0; }, absl::InfiniteFuture());
     }
-    // A failure spreads: whoever notices it ends with words of its own, or the signal that ended
-    // one rank was for all of us.
+    // A failure spreads to other ranks, which end with messages of their own. It may also come from
+    // a signal that one rank got first and that was meant for all of them.
     if (failed_) {
       Settle([&] { return Over() || lost_ || policy_.first() != 0; });
     }
@@ -202,13 +203,13 @@ class Launcher {
     }
     const bool on_request =
         std::ranges::any_of(ended_badly_, [](const RankState* rank) { return IsOnRequest(*rank); });
-    // Whoever ends the run at once, or the job in the daemon, wants no other start.
+    // A user who ends the run at once, or the job in the daemon, wants no further start.
     if (place_ != nullptr && !at_once_ && !on_request) end.handover = place_->host()->handover();
     return end;
   }
 
-  // Of ranks of which some could not be started; the others have been ended. State that was handed
-  // over goes to the old number of ranks, at the host before.
+  // For ranks of which some could not be started; the others were ended. State that was handed over
+  // goes back to the old number of ranks, at the old host.
   StartEnd EndOfNoStart(const absl::Status& why) const {
     StartEnd end = {.failed = true, .signal = policy_.first(), .failed_at = base::MonotonicNow()};
     end.why = absl::StrCat("not all ranks could be started: ", std::string(why.message()));
@@ -243,7 +244,7 @@ class Launcher {
                               [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
   }
 
-  // Ranks that failed did so only as others, which had come to the run's end, were missed.
+  // Whether the failed ranks failed only because they missed ranks that had reached the run's end.
   bool IsAgreed() const {
     return agreed_end_ != base::kExitOk && Guilt(Culprit()) >= kMissingGuilt;
   }
@@ -252,8 +253,8 @@ class Launcher {
     return absl::StrCat(Culprit().Describe(), " ", Culprit().DescribeEnd());
   }
 
-  // Ranks end well together, after the last of them has done its part. One that was killed on its
-  // way out has nothing left in memory to go on from, and need not go on.
+  // A rank returns 0 only after all ranks have done their part. A rank that is killed after that
+  // leaves no state in memory, and the run is done without it.
   bool IsDone() const {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const RankState* rank) {
       return rank->said_done() || rank->wait_status() == std::optional<int>(0);
@@ -274,8 +275,8 @@ class Launcher {
     }
   }
 
-  // Until those that end by themselves have. Whoever stopped all that ended so far is on its way
-  // out, with the reason, and is given the time to come to its end.
+  // Waits for ranks that end by themselves. If all ranks that ended were stopped by another rank,
+  // that rank is still about to end with the reason, so it gets the grace time.
   template <typename Done>
   void Settle(const Done& done) {
     const auto stopped = [](const RankState* rank) { return Guilt(*rank) == kStoppedGuilt; };
@@ -333,7 +334,7 @@ class Launcher {
     if (!rank.lost()) {
       const int status = *rank.wait_status();
       if (status == 0) return;
-      if (WIFSIGNALED(status) && WTERMSIG(status) == policy_.first()) {  // it was for all of us
+      if (WIFSIGNALED(status) && WTERMSIG(status) == policy_.first()) {  // all ranks got it
         agreed_end_ = base::kExitSignalBase + policy_.first();
         return;
       }
@@ -353,7 +354,7 @@ class Launcher {
     while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
       const auto signal = static_cast<int>(info.ssi_signo);
       const StopAction action = policy_.OnSignal(signal, base::MonotonicNow());
-      // The ranks before were told of a first one.
+      // Ranks of an earlier start were told of a first signal.
       const int before = start_.restarts.signal_before;
       const bool is_second = before != 0 && !IsWarning(before) && !IsWarning(signal);
       if ((action != StopAction::kEndAtOnce && !is_second) || at_once_) continue;
@@ -378,24 +379,24 @@ class Launcher {
   const int signal_fd_;
   const trainer::Start& start_;
   RunPlace* const place_;
-  std::vector<LaunchOptions::Place> places_;  // of the ranks, once they were started
+  std::vector<LaunchOptions::Place> places_;  // empty until the ranks were started
   absl::Time failed_at_;
   std::vector<RankState*> ranks_;              // of all hosts
-  std::vector<const RankState*> ended_badly_;  // before they were told to stop, in order
+  std::vector<const RankState*> ended_badly_;  // before Stop() told them to, in order
   bool failed_ = false;
-  bool lost_ = false;  // a host
+  bool lost_ = false;  // a host was lost
   bool stopping_ = false;
-  StopPolicy policy_;     // its first signal was passed on
-  bool at_once_ = false;  // a second one came
+  StopPolicy policy_;     // the launcher passed its first signal on
+  bool at_once_ = false;  // a second signal came
   int agreed_end_ = base::kExitOk;
 };
 
-// Somebody else destroys it.
+// A pointer that does not destroy the host.
 std::shared_ptr<RankHost> Borrowed(RankHost* host) {
   return std::shared_ptr<RankHost>(std::shared_ptr<void>(), host);
 }
 
-// To `here`, which is where the run began, or to another host.
+// Begins to make `here`, where the run began, or another host ready.
 absl::StatusOr<std::shared_ptr<RankHost>> ReachHost(const LaunchOptions& options, LocalHost* here,
                                                     const RunPlace& place,
                                                     const MoveRequest& wanted) {
@@ -442,7 +443,7 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
                  .min_ranks = hands_over ? options.min_ranks : 0,
                  .fits = options.fits,
                  .new_job_id = RandomJobId});
-  std::string why;  // the start before failed, if it did
+  std::string why;  // why the last start failed; empty: it did not
   for (;;) {
     const Start start = course.start();
     if (place != nullptr) place->GoTo(start.host, why);
@@ -483,7 +484,7 @@ std::vector<std::string> WithoutOptions(const std::vector<std::string>& argument
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       kept.push_back(arguments[i]);
     } else if (name == arguments[i]) {
-      ++i;  // its value is the next argument
+      ++i;  // skips the option's value
     }
   }
   return kept;

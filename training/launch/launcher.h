@@ -21,91 +21,96 @@ struct MoveOutcome;  // rank_host.h
 struct MoveRequest;  // handover_memory.h
 
 struct LaunchOptions {
-  // Ranks follow each other host by host. On several, rank 0's is reached at `master_address`.
+  // Places follow each other in the order of ranks. Other hosts reach rank 0's at `master_address`.
   struct Place {
     RankHost* host = nullptr;
     int ranks = 1;
   };
-  std::vector<Place> places{};  // none: all ranks are on this host
+  std::vector<Place> places{};  // empty: all ranks are on this host
   std::string master_address = "127.0.0.1";
   int ranks = 1;
-  int restarts = 0;       // how often all ranks are started again after one has failed
-  int restarts_made = 0;  // of those, by launches of this run on other hosts
+  int restarts = 0;       // how often all ranks may be started again after a failure
+  int restarts_made = 0;  // restarts that launches on other hosts made for this run
   // Ranks of this host can hand their state over to another number of ranks (Restarts). After a
-  // death for which there is no restart the run goes on with fewer, but at least with `min_ranks`;
-  // 0: it ends. `fits` says which numbers mesh and batch allow; null: any.
+  // death without a restart left, the run goes on with fewer ranks, but at least `min_ranks`. 0:
+  // the run ends. `fits` says which numbers the mesh and the batch allow; null: all numbers.
   bool hands_over = false;
   int min_ranks = 0;
-  // The daemon may give the run other numbers of ranks by itself; such a run needs hands_over.
+  // Set: the daemon may change the number of ranks by itself. Needs hands_over.
   std::optional<RanksRange> share{};
   std::function<bool(int ranks)> fits{};
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;                              // without the program's name
   std::vector<std::pair<std::string, std::string>> environment{};  // added to the host's
   std::vector<std::pair<std::string, std::string>> environment_here{};  // on this host alone
-  // A run whose ranks are on one host, and which hands_over, may go on at another one: `reach`
-  // begins to make that host ready, whose destruction ends it. Null: it stays.
+  // For a run whose ranks are on one host and which hands_over: `reach` begins to make another host
+  // ready for the run. Destroying the host ends this. Null: the run cannot move.
   std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> reach{};
-  // The same of this host, for a run that comes back to it: whether it has room. Null: it has.
+  // For a run that returns to this host: says whether it has room. Null: there is room.
   std::function<absl::Status(const MoveRequest&)> check_here{};
   std::function<void(const MoveOutcome&)> tell_here{};  // tells this host's daemon; may be null
-  // How long the others may take to end by themselves once a rank has failed, and then after
-  // SIGTERM, before they are killed. Between the two, the one that stopped all that have ended may
-  // take the grace time too: it has the reason.
+  // After a rank's failure, the other ranks get the settle time to end by themselves. Then they get
+  // SIGTERM, and after the grace time SIGKILL. If all ranks that have ended were stopped by another
+  // rank, that rank knows the reason, and so gets the grace time before SIGTERM too.
   absl::Duration settle_time = absl::Milliseconds(500);
   absl::Duration grace_time = absl::Seconds(3);
-  // The same when a host is lost: nobody on the others notices, so they are not waited for.
+  // The grace time after the loss of a host. Ranks on other hosts do not notice the loss.
   absl::Duration lost_grace_time = absl::Milliseconds(200);
-  // Where rank 0's stderr and the launcher's own words go.
+  // Gets rank 0's stderr and the launcher's own lines.
   std::function<void(const std::string&)> write_stderr;
-  // Called once for each GEMINID_JOB_ID, when none of its ranks runs or will be started again.
+  // Called once for each GEMINID_JOB_ID, after the last of its ranks has ended for good.
   std::function<void(const std::string& job_id, int ranks)> at_end{};
 };
 
-// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and an id of
-// the job, and waits for all of them. Rank 0's stderr is passed on as it comes; of the other ranks
-// the last words are kept, and shown if they are the reason of a failure. SIGINT, SIGTERM and
-// SIGHUP are passed on to the ranks, which may take their time to end; a second one kills them. If
+// Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and a job id,
+// and waits for all of them. Rank 0's stderr is passed on at once. The last words of each other
+// rank are stored, and printed if they are the reason of a failure. SIGINT, SIGTERM and SIGHUP are
+// passed on to the ranks, which may take their time to end; a second signal kills the ranks. If
 // this process dies, the ranks are killed.
 //
-// Ranks whose host is lost count as failed before all others; they have no place to start again at.
+// Ranks whose host is lost count as failed before all others. Launch cannot restart them.
 //
-// With restarts, a failure that another start may not meet again (a rank that was killed, lost its
-// daemon or another rank) has the others end, and all ranks started again, who learn of it from
-// training/launch/restarts.h; each time a line says so. A rank that has returned 0 says that all
-// have done their part: what fails after that is said and no failure.
+// With restarts, some failures are followed by a new start of all ranks: those that a new start may
+// avoid, because a rank was killed, or lost its daemon or another rank. The other ranks are ended
+// first, and a line reports each new start. Ranks learn of it from training/launch/restarts.h. When
+// a rank has returned 0, all ranks have done their part; a later failure is reported but does not
+// count.
 //
-// Returns the exit code for this process: 0 if all ranks returned 0; the code of an end that all
-// ranks agree on (128 plus a signal of those three, kExitDiverged); 128 plus the signal that was
-// passed on, if it killed them; else that of the rank that failed first, 1 if a signal killed it. A
-// rank that was killed counts as the reason before one that returned an error; one that misses
-// another (kExitUnavailable) comes after these, and one that says it was only stopped
+// Returns the exit code for this process:
+//   0, if all ranks returned 0;
+//   the code of an end that all ranks agree on: 128 plus one of those signals, or kExitDiverged;
+//   128 plus the signal that was passed on, if it killed the ranks;
+//   else the code of the rank that caused the failure; 1 if a signal killed this rank.
+// The cause is a rank that was killed, else the first one that returned an error. A rank that
+// misses another one (kExitUnavailable) comes after these, and a rank that was only stopped
 // (kExitAborted) last. No process is left when this returns.
 //
-// Ranks that have handed over their state (HandoverMemory::Complete) are followed by as many as it
-// is for, in a job of another id, whichever way they ended. Where those fail while the state is
-// still there, they are started again, and then as many as before; where they cannot be started,
-// as many as before are at once. A signal that came too late for an end is told to each start.
+// When ranks have handed over their state (HandoverMemory::Complete), the next ranks start in a job
+// of another id, no matter how the old ranks ended. If the new ranks fail while the state still
+// exists, they are started again, and after that as many ranks as before. If they cannot be
+// started, as many ranks as before start at once. A signal that came too late for an end is told to
+// each start.
 //
-// Ranks that want to go on at another host (MoveRequest) are answered while they train, when that
-// host is ready or cannot have them. Their state is carried there, and the next ranks start there.
-// Where they do not come to their second step, the run goes on where it was before, from the state
-// that is there still. A host that is lost later ends the run.
+// Ranks may ask to go on at another host (MoveRequest). They train until the answer: the host is
+// ready, or it refuses. Then their state is copied there, and the next ranks start there. If these
+// do not come to their second step, the run goes back to the old host, which still has the state. A
+// host that is lost later ends the run.
 //
-// `restarts_made` gets how often they were started again, with those before.
+// `restarts_made` gets the number of restarts, including options.restarts_made.
 //
-// Blocks. Call it from the main thread, before other threads exist: it blocks those signals.
+// Blocks. Call this from the main thread before other threads exist, because it blocks those
+// signals.
 absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made = nullptr);
 
-// Whether this process is a rank that Launch started, and its launcher still lives.
+// Whether Launch started this process as a rank, and that launcher is still alive.
 bool IsLaunched();
 
-// What ps and top show of a rank: as its command line, "geminid-train: rank 1"; and as its name,
-// which has 15 characters at most, "geminid-rank 1".
+// The names that ps and top show for a rank: "geminid-train: rank 1" as the command line, and
+// "geminid-rank 1" as the process name, which has at most 15 characters.
 std::string RankName(int rank);
 std::string ShortRankName(int rank);
 
-// `arguments` without any of the options `names` (each of which takes a value).
+// `arguments` without the options `names` and their values. Each of these options takes a value.
 std::vector<std::string> WithoutOptions(const std::vector<std::string>& arguments,
                                         const std::vector<std::string>& names);
 

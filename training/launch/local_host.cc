@@ -18,7 +18,7 @@ extern char** environ;
 namespace geminid::trainer {
 namespace {
 
-// This process's own, but for the names in `added`.
+// This process's environment without the names in `added`.
 std::vector<std::string> EnvironmentWith(const Variables& added) {
   std::set<std::string> names;
   std::vector<std::string> environment;
@@ -55,16 +55,15 @@ absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
   failure_ = absl::OkStatus();
   if (handover_ != nullptr) {
     handover_->Unwant();
-    // What ranks had begun to leave when they died.
+    // Frees incomplete state of ranks that died while they wrote it.
     if (!handover_->complete().has_value()) handover_->Release();
   }
   absl::Status started = StartRanks(starts);
-  if (!started.ok()) processes_.clear();  // none is left of a group that is not whole
+  if (!started.ok()) processes_.clear();  // ends the ranks of an incomplete group
   return started;
 }
 
-// The noted mesh is for one number of ranks. Ranks that come from another host bring it with their
-// state.
+// The noted mesh is for one number of ranks. The state of ranks from another host includes a mesh.
 absl::Status LocalHost::MakeRunMemoryFor(size_t ranks) {
   if (!run_memory_.valid()) {
     GEMINID_ASSIGN_OR_RETURN(run_memory_, MakeRunMemory());
@@ -112,7 +111,7 @@ void LocalHost::Signal(int signal) {
 }
 
 void LocalHost::AddTo(std::vector<pollfd>* fds) const {
-  for (const RankProcess& process : processes_) {  // poll passes over negative descriptors
+  for (const RankProcess& process : processes_) {  // poll ignores negative descriptors
     fds->push_back({process.process_fd(), POLLIN, 0});
     fds->push_back({process.stderr_fd(), POLLIN, 0});
   }

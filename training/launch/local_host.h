@@ -22,14 +22,14 @@
 
 namespace geminid::trainer {
 
-// Tells a rank the process that started it; see IsLaunched().
+// The variable with the pid of the process that started a rank; see IsLaunched().
 inline constexpr char kLauncherVariable[] = "GEMINID_LAUNCHER_PID";
 
 // Destroying it kills the ranks that still run.
 class LocalHost final : public RankHost {
  public:
-  // The ranks have this process's environment with `environment` and their own over it, and the
-  // signal mask `signal_mask`.
+  // Ranks have this process's environment, overridden by `environment` and then by their own
+  // variables. Their signal mask is `signal_mask`.
   LocalHost(std::string program, Variables environment, const sigset_t& signal_mask);
 
   std::string name() const override { return ""; }
@@ -51,13 +51,13 @@ class LocalHost final : public RankHost {
   bool takes_piece() const override { return writer_.has_value(); }
   void AddPiece(const std::string& piece) override;
 
-  // Ranks that start from now on can hand over their state. While there is state, they start with
-  // the stop signals blocked: one that killed them before they watch signals would lose it.
-  // `share`: the daemon may change their number.
+  // Lets ranks that start from now on hand over their state. While there is state, ranks start with
+  // the stop signals blocked: a signal before they watch signals would kill them and lose the
+  // state. `share`: the range in which the daemon may change the number of ranks.
   absl::Status MakeHandover(const std::optional<RanksRange>& share);
-  // Room for state that is to come. RESOURCE_EXHAUSTED: this host does not have it.
+  // Makes room for state that is to come. RESOURCE_EXHAUSTED: this host does not have the room.
   absl::Status Reserve(uint64_t bytes);
-  // What takes outcomes to the daemon.
+  // Sets the function that tells the daemon an outcome.
   void SetTell(std::function<void(const MoveOutcome&)> tell) { tell_ = std::move(tell); }
 
  private:
@@ -68,14 +68,14 @@ class LocalHost final : public RankHost {
   const std::string program_;
   const Variables environment_;
   const sigset_t signal_mask_;
-  base::UniqueFd run_memory_;                 // of all starts; once there was one
-  size_t run_memory_ranks_ = 0;               // the number of ranks that its mesh is for
-  std::unique_ptr<HandoverMemory> handover_;  // null: state is not handed over
+  base::UniqueFd run_memory_;                 // of all starts; valid from the first start on
+  size_t run_memory_ranks_ = 0;               // the number of ranks that the noted mesh is for
+  std::unique_ptr<HandoverMemory> handover_;  // null: ranks cannot hand over state
   std::vector<RankProcess> processes_;
   std::function<void(const MoveOutcome&)> tell_;
-  std::optional<StateReader> reader_;  // of state that goes
-  std::optional<StateWriter> writer_;  // of state that comes
-  absl::Status failure_;               // of one of them
+  std::optional<StateReader> reader_;  // of state that leaves this host
+  std::optional<StateWriter> writer_;  // of state that comes to this host
+  absl::Status failure_;               // of the reader or the writer
 };
 
 }  // namespace geminid::trainer

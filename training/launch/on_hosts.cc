@@ -28,14 +28,14 @@ extern char** environ;
 namespace geminid::trainer {
 namespace {
 
-// A daemon of a run's own takes its time.
+// The time to become ready; a host may have to start a daemon for the run.
 constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr char kOwnVariables[] = "GEMINID_";
 constexpr char kSocketEntry[] = "GEMINID_SOCKET=";
 constexpr char kPortVariable[] = "MASTER_PORT";
 
-// Those of this process that mean something on the hosts. What a host sets itself holds there, and
-// which daemon it has is its own affair.
+// The variables of this process that apply on all hosts. A host's own value has precedence. The
+// socket is left out, because each host has its own daemon.
 std::vector<std::string> VariablesForHosts() {
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -68,7 +68,7 @@ absl::StatusOr<RemoteHostOptions> OptionsForAll(const RunOnHosts& run,
   return all;
 }
 
-// A stopped process says nothing, and the hosts would take it for lost. Returns the mask before.
+// A stopped process sends no beats, so the hosts would count it as lost. Returns the mask before.
 sigset_t HoldBackStops() {
   sigset_t stop, before;
   sigemptyset(&stop);
@@ -77,7 +77,7 @@ sigset_t HoldBackStops() {
   return before;
 }
 
-// `lost` gets the hosts that were; `launch` learns how often the ranks were started again.
+// `lost` gets the hosts that were lost. `launch` gets the number of restarts.
 absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHostOptions& all,
                                LaunchOptions& launch, std::set<std::string>* lost) {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<HostSlots> slots, TakeSlots(on, launch.ranks));
@@ -142,7 +142,7 @@ std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> Rea
     if (const char* const port = std::getenv(kPortVariable)) {
       options.environment.push_back(absl::StrCat(kPortVariable, "=", port));
     }
-    HoldBackStops();  // Launch undoes it
+    HoldBackStops();  // Launch restores the mask
     const auto reached = std::make_shared<Reached>();
     GEMINID_ASSIGN_OR_RETURN(reached->host, RemoteHost::Start(std::move(options)));
     reached->beats.emplace(std::vector<RemoteHost*>{reached->host.get()});

@@ -1,5 +1,5 @@
-// Tells a daemon what became of requests to move, in a thread of its own: the daemon may not
-// answer, and whoever speaks with other hosts must not wait for it.
+// Tells a daemon the outcome of requests to move, in a thread of its own. The daemon may not
+// answer, and the thread that speaks with other hosts must not wait for it.
 #ifndef GEMINID_TRAINING_LAUNCH_OUTCOME_TELLER_H_
 #define GEMINID_TRAINING_LAUNCH_OUTCOME_TELLER_H_
 
@@ -16,11 +16,12 @@ namespace geminid::trainer {
 
 class OutcomeTeller {
  public:
-  // Makes one call to the daemon. UNAVAILABLE and DEADLINE_EXCEEDED: the daemon has not heard it.
+  // Makes one call to the daemon. UNAVAILABLE and DEADLINE_EXCEEDED: the daemon did not get the
+  // outcome.
   using Call = std::function<absl::Status(const MoveOutcome&)>;
   // The thread begins with the first outcome.
   explicit OutcomeTeller(Call call) : call_(std::move(call)) {}
-  // Tells what is left first. An outcome that the daemon does not hear is dropped after kTries.
+  // Tells the waiting outcomes first. An outcome is dropped after kTries calls that failed.
   ~OutcomeTeller();
   OutcomeTeller(const OutcomeTeller&) = delete;
   OutcomeTeller& operator=(const OutcomeTeller&) = delete;

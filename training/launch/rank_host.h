@@ -25,10 +25,10 @@ struct RankStart {
   Variables environment;               // added to the host's own
 };
 
-// What the host's daemon is told of a request for a move, while the job has no ranks there.
+// An outcome or state of a request to move, for the host's daemon while the job has no ranks there.
 struct MoveOutcome {
   uint64_t request = 0;
-  std::string state{};  // taken: it is under way; done or refused
+  std::string state{};  // taken (in progress), done or refused
   std::string message{};
 };
 
@@ -36,48 +36,49 @@ class RankHost {
  public:
   virtual ~RankHost() = default;
 
-  // How other hosts and people call it; empty: this one.
+  // The host's name for other hosts and people; empty: this host.
   virtual std::string name() const = 0;
 
-  // Starts these ranks. Those of an earlier start have all ended.
+  // Starts these ranks. All ranks of an earlier start have ended.
   virtual absl::Status Start(const std::vector<RankStart>& starts) = 0;
-  // Of the last start, in its order. They change in Look() alone.
+  // The ranks of the last start, in its order. Only Look() changes them.
   virtual std::vector<RankState*> ranks() = 0;
-  // To those that run.
+  // Sends the signal to the ranks that run.
   virtual void Signal(int signal) = 0;
 
-  // To poll: Look() has something to do when one is ready, and at that time.
+  // Adds the descriptors to poll. Look() has work when one of them is ready, and at look_by().
   virtual void AddTo(std::vector<pollfd>* fds) const = 0;
   virtual absl::Time look_by() const { return absl::InfiniteFuture(); }
   virtual void Look(absl::Time now) = 0;
 
-  // Whether ranks can be started, and why there will not be any. Both change in Look().
+  // Whether ranks can be started, and why they never can. Look() changes both.
   virtual bool ready() const { return true; }
   virtual absl::Status failure() const { return absl::OkStatus(); }
-  // After a failure: none of the ranks that were started there runs any more after this time. Until
-  // then they may, as nobody can reach them.
+  // After a failure: the time after which no rank of that host runs any more. Until then ranks may
+  // run, because nobody can reach them.
   virtual absl::Time ends_by() const { return absl::InfinitePast(); }
-  // Says in the failure that it took too long to become ready.
+  // Sets the failure: the host was not ready within this time.
   virtual void GiveUp(absl::Duration) {}
-  // The run has left it, or will not come: nothing is to be done there any more.
+  // The run has left the host, or will not come: there is nothing more to do there.
   virtual void Leave() {}
 
   // --- a run whose ranks are all here, and which may go on elsewhere ---
 
-  // The state that ranks have left here, whole; nothing: there is none, or it is needed no more.
+  // The complete state that ranks have left here; nothing: there is none, or it is not needed any
+  // more.
   virtual std::optional<Handover> handover() const { return std::nullopt; }
-  // Where its ranks want to go on; nothing: here.
+  // The ranks' request to go on elsewhere; nothing: they have none.
   virtual std::optional<MoveRequest> wanted() const { return std::nullopt; }
-  // To what they want, as HandoverMemory::Answer.
+  // Answers this request, as HandoverMemory::Answer.
   virtual void Answer(uint64_t, const absl::Status&) {}
   virtual void Tell(const MoveOutcome&) {}
 
-  // The state goes out in pieces, from its begin after each BeginToSend(). Nothing: the next piece
-  // is not here yet.
+  // Sends the state in pieces. BeginToSend() starts at the state's begin. TakePiece() returns
+  // nothing while the next piece has not arrived from the host.
   virtual void BeginToSend() {}
   virtual std::optional<std::string> TakePiece() { return std::nullopt; }
-  // The pieces of another host come in, in order, while it takes more. When all are here and their
-  // checksum is right, they are this host's handover(), with the number that it had.
+  // Receives the pieces of another host in order, while takes_piece() is true. When all pieces are
+  // here and their checksum is right, they become this host's handover(), with the same number.
   virtual void BeginToReceive(const Handover&) {}
   virtual bool takes_piece() const { return false; }
   virtual void AddPiece(const std::string&) {}

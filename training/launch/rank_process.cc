@@ -16,7 +16,7 @@
 namespace geminid::trainer {
 namespace {
 
-constexpr int kExecFailed = 127;  // as shells have it
+constexpr int kExecFailed = 127;  // the code that shells use
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -25,12 +25,12 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// In the child, between fork and exec: system calls only.
+// Runs in the child between fork and exec, so it makes only system calls.
 [[noreturn]] void BecomeRank(const char* program, char* const* argv, char* const* envp,
                              const sigset_t& signal_mask, pid_t parent, int stderr_fd,
                              const std::vector<int>& inherited) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(kExecFailed);  // it died before the line above
+  if (getppid() != parent) _exit(kExecFailed);  // the parent died before prctl
   dup2(stderr_fd, STDERR_FILENO);
   for (const int fd : inherited) fcntl(fd, F_SETFD, 0);
   base::RestoreStreamSignals();
@@ -62,7 +62,7 @@ absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& prog
   const base::UniqueFd rank_says_done(done_fds[1]);
   const std::string done_is = absl::StrCat(kDoneVariable, "=");
   std::vector<std::string> whole_environment = environment;
-  std::erase_if(whole_environment,  // where this process is a rank itself
+  std::erase_if(whole_environment,  // if this process is a rank itself
                 [&](const std::string& entry) { return absl::StartsWith(entry, done_is); });
   whole_environment.push_back(absl::StrCat(done_is, rank_says_done.get()));
   inherited.push_back(rank_says_done.get());
@@ -80,7 +80,7 @@ absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& prog
     close(pipe_fds[0]);
     return absl::ErrnoToStatus(fork_errno, absl::StrCat("cannot start rank ", rank));
   }
-  // The child is ours and not reaped yet, so its pid is still its own.
+  // The child has not been reaped, so no other process can have its pid.
   const auto process_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   RankProcess process(rank, pid, process_fd, pipe_fds[0], std::move(done));
   if (process_fd < 0) {
@@ -126,7 +126,7 @@ void RankProcess::Look() {
   if (!running() || waitpid(pid_, &status, WNOHANG) != pid_) return;
   char byte = 0;
   state_.Ended(status, read(done_fd_.get(), &byte, 1) == 1);
-  ReadStderr();  // what it said between the two
+  ReadStderr();  // the output since the read above
 }
 
 void RankProcess::Signal(int signal) const {

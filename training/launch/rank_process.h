@@ -15,15 +15,15 @@
 
 namespace geminid::trainer {
 
-// Tells a rank the descriptor of a pipe: a byte says that the whole run is done, and only the
-// rank's end is left. It counts however that end comes.
+// The variable with a pipe's descriptor. A rank writes one byte to the pipe when the whole run is
+// done. The run then counts as done, however the rank ends.
 inline constexpr char kDoneVariable[] = "GEMINID_DONE_FD";
 
 // Move-only. Destroying it kills a child that still runs.
 class RankProcess {
  public:
-  // Starts `program` with stderr on a pipe, kDoneVariable, the given signal mask, the descriptors
-  // `inherited`, and SIGKILL if this process dies.
+  // Starts `program` with a pipe as stderr, kDoneVariable, the given signal mask and the
+  // descriptors `inherited`. The child gets SIGKILL if this process dies.
   static absl::StatusOr<RankProcess> Start(int rank, const std::string& program,
                                            const std::vector<std::string>& arguments,
                                            const std::vector<std::string>& environment,
@@ -35,12 +35,13 @@ class RankProcess {
   RankState& state() { return state_; }
   bool running() const { return pid_ >= 0 && state_.running(); }
 
-  // For poll: readable when the child has ended, and when it said something. -1 once it is over.
+  // For poll: readable when the child has ended or has written to stderr. -1 once there is
+  // nothing more to wait for.
   int process_fd() const { return running() ? process_fd_ : -1; }
   int stderr_fd() const { return stderr_fd_; }
 
-  // Takes what can be read now without waiting, and collects the exit status and whether it said
-  // that it was done, if the child has ended.
+  // Reads the output that is there, without waiting. If the child has ended, collects its exit
+  // status and whether it reported that the run is done.
   void Look();
   void Signal(int signal) const;
 

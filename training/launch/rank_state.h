@@ -12,22 +12,22 @@ namespace geminid::trainer {
 
 class RankState {
  public:
-  // `host` is empty for this one.
+  // `host` is empty for this host.
   RankState(int rank, std::string host) : rank_(rank), host_(std::move(host)) {}
 
   void Started(pid_t pid) { pid_ = pid; }
   void AddWords(const std::string& text);
-  // As waitpid says; `said_done` as kDoneVariable has it.
+  // `wait_status` is as waitpid returns it; `said_done` as kDoneVariable describes.
   void Ended(int wait_status, bool said_done);
-  // Nobody can say any more how it ended. Nothing if it has ended.
+  // Marks the rank as lost: nobody can find out how it ended. Does nothing if it has ended.
   void Lost(const std::string& why);
 
   int rank() const { return rank_; }
   const std::string& host() const { return host_; }
-  pid_t pid() const { return pid_; }  // of its host; -1: not known yet
+  pid_t pid() const { return pid_; }  // on its host; -1: not known yet
   bool running() const { return !wait_status_ && !lost_; }
 
-  // After the end: one of the two.
+  // After the end exactly one of these two is set.
   std::optional<int> wait_status() const { return wait_status_; }
   bool lost() const { return lost_.has_value(); }
   bool said_done() const { return said_done_; }
@@ -36,7 +36,7 @@ class RankState {
   std::string Describe() const;
   // "exited with code 7", "was killed by signal 9 (Killed)", "was lost with its host: ...".
   std::string DescribeEnd() const;
-  // What it said on stderr: the last of it, and all since the last call.
+  // The rank's output on stderr: the end of it, and everything since the last call.
   const std::string& last_words() const { return last_words_; }
   std::string TakeNewWords() { return std::exchange(new_words_, std::string()); }
 

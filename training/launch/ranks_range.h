@@ -4,7 +4,7 @@
 
 namespace geminid::trainer {
 
-// Both included.
+// Both ends are included.
 struct RanksRange {
   int least = 0;
   int most = 0;

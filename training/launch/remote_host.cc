@@ -28,17 +28,17 @@
 namespace geminid::trainer {
 namespace {
 
-constexpr size_t kMaxLinesBytes = 1 << 20;  // what a login shell may say
+constexpr size_t kMaxLinesBytes = 1 << 20;  // the limit of a login shell's output
 constexpr size_t kLastErrorsBytes = 2048;
 constexpr absl::Duration kEndPatience = absl::Seconds(5);
 constexpr absl::Duration kExitPatience = absl::Milliseconds(200);
-// An agent that misses us looks at its clock ten times a second, and then kills its ranks.
+// An agent checks its clock ten times a second. It kills its ranks when the launcher is silent.
 constexpr absl::Duration kKillPatience = absl::Seconds(1);
-constexpr int kExecFailed = 127;  // as shells have it
-constexpr size_t kMostUnsentBytes = size_t{512} << 10;  // while pieces of state wait
-constexpr int kPiecesAhead = 8;  // of state that the agent sends before one of them is taken
+constexpr int kExecFailed = 127;                        // the code that shells use
+constexpr size_t kMostUnsentBytes = size_t{512} << 10;  // beyond this, pieces of state wait
+constexpr int kPiecesAhead = 8;  // pieces of state that may arrive before TakePiece()
 
-// As every shell of a host reads it.
+// Quotes the text for the shell of any host.
 std::string Quoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
@@ -51,15 +51,15 @@ std::vector<std::string> CommandOf(const RemoteHostOptions& options) {
   return words;
 }
 
-// In the child, between fork and exec; there are no other threads yet. A session of its own: what a
-// terminal sends is for us to pass on.
+// Runs in the child between fork and exec; there are no other threads yet. The child gets its own
+// session, so that a terminal's signals reach only this process, which passes them on.
 [[noreturn]] void BecomeShell(const std::vector<char*>& argv, pid_t parent, int in, int out,
                               int errors) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kExecFailed);
   setsid();
   base::RestoreStreamSignals();
-  sigset_t none;  // whoever starts ranks holds some signals back
+  sigset_t none;  // the process that starts ranks blocks some signals
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(in, STDIN_FILENO);
@@ -73,7 +73,7 @@ std::vector<std::string> CommandOf(const RemoteHostOptions& options) {
 
 absl::Status MakePair(bool socket, base::UniqueFd* ours, base::UniqueFd* theirs) {
   int fds[2];
-  // What we write goes through a socket, which does not kill us when the other end has gone.
+  // For our output we use a socket: a closed socket does not kill us by SIGPIPE.
   const int rc =
       socket ? socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) : pipe2(fds, O_CLOEXEC);
   if (rc != 0) return base::SystemError(errno, socket ? "socketpair" : "pipe2", "for a host");
@@ -83,7 +83,7 @@ absl::Status MakePair(bool socket, base::UniqueFd* ours, base::UniqueFd* theirs)
   return absl::OkStatus();
 }
 
-// Everything there is now. At its end the descriptor is closed.
+// Reads everything that is there now. At the end of the stream the descriptor is closed.
 std::string ReadAll(base::UniqueFd* fd) {
   std::string text;
   char buffer[16 * 1024];
@@ -134,8 +134,8 @@ RemoteHost::RemoteHost(RemoteHostOptions options, pid_t shell, base::UniqueFd to
       heard_at_(base::MonotonicNow()),
       outgoing_{.to = std::move(to)} {}
 
-// The agent ends when it is no longer spoken to, and takes a moment for a daemon of its own. One
-// that was not ready yet is not waited for: its host may not answer at all.
+// The agent ends when its input closes, and needs a moment to end a daemon that it started. A host
+// that was never ready may not answer at all, so this does not wait for it.
 RemoteHost::~RemoteHost() {
   outgoing_.to.Reset();
   const absl::Time deadline =
@@ -154,7 +154,7 @@ RemoteHost::~RemoteHost() {
 absl::Status RemoteHost::Start(const std::vector<RankStart>& starts) {
   GEMINID_RETURN_IF_ERROR(failure_);
   ranks_.clear();
-  state_.wanted.reset();  // of the ranks before
+  state_.wanted.reset();  // the request of the earlier ranks
   for (const RankStart& start : starts) {
     ranks_.emplace_back(start.rank, options_.name);
     HostFrame frame{.type = HostFrameType::kStart, .fields = {absl::StrCat(start.rank)}};
@@ -176,7 +176,7 @@ void RemoteHost::Signal(int signal) {
   Send({.type = HostFrameType::kSignal, .fields = {absl::StrCat(signal)}});
 }
 
-void RemoteHost::AddTo(std::vector<pollfd>* fds) const {  // poll passes over negative descriptors
+void RemoteHost::AddTo(std::vector<pollfd>* fds) const {  // poll ignores negative descriptors
   fds->push_back({from_.get(), POLLIN, 0});
   fds->push_back({errors_.get(), POLLIN, 0});
   std::lock_guard lock(outgoing_.mutex);
@@ -233,7 +233,7 @@ void RemoteHost::BeginToReceive(const Handover& handover) {
   Send({.type = HostFrameType::kReceive, .fields = TextsOf(handover, base::MonotonicNow())});
 }
 
-// What is unsent holds up a beat, and is one itself.
+// Unsent data delays a beat, but also counts as one when it arrives.
 bool RemoteHost::takes_piece() const {
   std::lock_guard lock(outgoing_.mutex);
   return outgoing_.unsent.size() < kMostUnsentBytes;
@@ -265,8 +265,7 @@ void RemoteHost::Flush() {
       sent += static_cast<size_t>(count);
       outgoing_.sent_at = base::MonotonicNow();
     } else if (errno != EINTR) {
-      break;  // the rest when there is room, or with the next beat; an end is noticed in what we
-              // read
+      break;  // the next call sends the rest; a closed connection is noticed by reading
     }
   }
   outgoing_.unsent.erase(0, sent);
@@ -395,7 +394,7 @@ RankState* RemoteHost::RankOf(int rank) {
   return found == ranks_.end() ? nullptr : &*found;
 }
 
-// Nothing is said to the agent any more, so that it ends its ranks by itself.
+// Sends nothing more to the agent, which then ends its ranks by itself.
 void RemoteHost::Fail(const absl::Status& status) {
   failure_ = status;
   {

@@ -26,24 +26,24 @@ namespace geminid::trainer {
 
 struct RemoteHostOptions {
   std::string name;
-  int ranks = 1;       // of the run
+  int ranks = 1;       // of the whole run
   int ranks_here = 1;  // on this host
-  // Begins the command, behind which come the host and what its shell is to run; none: the agent is
-  // started directly, on this host.
+  // The remote shell's command. The host's name and the command for its shell are appended. Empty:
+  // the agent is started directly, on this host.
   std::vector<std::string> remote_shell{};
-  std::string program;                                // where the host has it
-  ProgramVersion version;                             // that it must have
-  std::string folder;                                 // to run in
+  std::string program;                                // the program's path on the host
+  ProgramVersion version;                             // the version that the host must have
+  std::string folder;                                 // the working folder
   std::vector<std::string> environment{};             // NAME=value
-  std::vector<std::string> arguments{};               // what the host is to be ready for
-  std::optional<MoveRequest> move = std::nullopt;     // of a run that is to go on there
-  absl::Duration silence = absl::Milliseconds(1200);  // after which it is lost
+  std::vector<std::string> arguments{};            // of the run, for which the host becomes ready
+  std::optional<MoveRequest> move = std::nullopt;  // if the run moves there
+  absl::Duration silence = absl::Milliseconds(1200);  // after which the host is lost
 };
 
-// Any thread may call Beat(), one the others.
+// Any thread may call Beat(). All other calls are from one thread.
 class RemoteHost final : public RankHost {
  public:
-  // Starts the remote shell. It ends with this object, or if this process dies.
+  // Starts the remote shell. The shell ends with this object, or when this process dies.
   static absl::StatusOr<std::unique_ptr<RemoteHost>> Start(RemoteHostOptions options);
   ~RemoteHost() override;
   RemoteHost(const RemoteHost&) = delete;
@@ -61,7 +61,7 @@ class RemoteHost final : public RankHost {
   void AddTo(std::vector<pollfd>* fds) const override;
   absl::Time look_by() const override;
   void Look(absl::Time now) override;
-  // The agent ends, with a daemon of its own.
+  // Ends the agent, and the daemon that it may have started.
   void Leave() override;
 
   std::optional<Handover> handover() const override { return state_.handover; }
@@ -78,25 +78,25 @@ class RemoteHost final : public RankHost {
 
  private:
   enum class Phase { kGreeting, kPreparing, kReady };
-  // As the agent has said.
+  // The agent's last messages.
   struct State {
     std::optional<Handover> handover;
     std::optional<MoveRequest> wanted;
-    std::deque<std::string> pieces;  // that have come, and nobody has taken
+    std::deque<std::string> pieces;  // that TakePiece() has not taken yet
   };
 
-  // To the agent. The thread of the beats uses it, too.
+  // The way to the agent. The thread of Beats also uses it.
   struct Outgoing {
     base::UniqueFd to;
-    mutable std::mutex mutex{};  // guards all
+    mutable std::mutex mutex{};  // guards all members
     std::string unsent{};
-    absl::Time sent_at = absl::InfinitePast();  // of the last bytes
+    absl::Time sent_at = absl::InfinitePast();  // time of the last bytes
   };
 
   RemoteHost(RemoteHostOptions options, pid_t shell, base::UniqueFd to, base::UniqueFd from,
              base::UniqueFd errors);
   void Send(const HostFrame& frame);
-  void Flush();  // with the mutex
+  void Flush();  // the caller holds the mutex
   void ReadErrors();
   void ReadFrames(absl::Time now);
   absl::Status OnBytes(const std::string& bytes);
@@ -104,16 +104,16 @@ class RemoteHost final : public RankHost {
   absl::Status OnFrame(const HostFrame& frame);
   RankState* RankOf(int rank);
   void Fail(const absl::Status& status);
-  // Of a shell that has closed its output; waits a moment for its end.
+  // Describes a shell that has closed its output. Waits a moment for the shell's end.
   std::string DescribeShellsEnd();
 
   const RemoteHostOptions options_;
   pid_t shell_ = -1;
-  base::UniqueFd from_;  // these two: closed once the shell has closed its end
+  base::UniqueFd from_;  // closed when the shell closes its end, as is errors_
   base::UniqueFd errors_;
   Phase phase_ = Phase::kGreeting;
   absl::Status failure_;
-  std::string lines_;  // before the greeting, and of it
+  std::string lines_;  // the output up to the greeting
   HostFrameReader reader_;
   std::string last_errors_;
   absl::Time heard_at_;
@@ -124,7 +124,7 @@ class RemoteHost final : public RankHost {
   Outgoing outgoing_;
 };
 
-// Says to all hosts, as long as it lives, that this process is there.
+// Tells all hosts regularly that this process is alive, until its destruction.
 class Beats {
  public:
   explicit Beats(std::vector<RemoteHost*> hosts);
@@ -136,8 +136,8 @@ class Beats {
   std::jthread thread_;
 };
 
-// Returns when all hosts are ready. Errors name every host that is not, and say why. Hosts have so
-// long for it.
+// Returns when all hosts are ready, or after `patience`. The error names every host that is not
+// ready, and says why.
 absl::Status AwaitHosts(const std::vector<RemoteHost*>& hosts, absl::Duration patience);
 
 }  // namespace geminid::trainer

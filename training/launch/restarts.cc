@@ -27,7 +27,7 @@ absl::StatusOr<int> Number(const char* name, const char* text) {
   return absl::InvalidArgumentError(absl::StrCat(name, "=\"", text, "\" is not a number"));
 }
 
-// Of a variable that may be missing.
+// Leaves `value` as it is if the variable is missing.
 absl::Status ReadNumber(const collectives::Environment& environment, const char* name, int* value) {
   const char* const text = environment(name);
   if (text == nullptr) return absl::OkStatus();

@@ -16,14 +16,17 @@ namespace geminid::trainer {
 inline constexpr int kRestartsMax = 1000;
 inline constexpr char kRestartCountVariable[] = "GEMINID_RESTART_COUNT";
 inline constexpr char kMaxRestartsVariable[] = "GEMINID_MAX_RESTARTS";
-// Nanoseconds: how long before this start the run has failed, and when this start was, by the
-// monotonic clock of the rank's host. The launcher may be on another host, whose clock is another.
+// The time from the failure to this start, in nanoseconds, and the time of this start on the
+// monotonic clock of the rank's host. They are separate because the launcher's host may have
+// another clock.
 inline constexpr char kFailedAgoVariable[] = "GEMINID_FAILED_AGO";
 inline constexpr char kStartedAtVariable[] = "GEMINID_STARTED_AT";
-// How many starts before this one had another number of ranks; "1" where the run may go on with
-// fewer; to how many ranks this start is to hand its state over; the ids, with commas, of earlier
-// starts' jobs that may have left something in the daemon; a signal that asked an earlier start for
-// an end, too late.
+// In this order:
+//   the number of earlier starts with another number of ranks;
+//   "1" if the run may go on with fewer ranks;
+//   the number of ranks to which this start hands its state over;
+//   the ids of earlier jobs that may have left sessions in the daemon, separated by commas;
+//   a signal that asked an earlier start for an end, but came too late.
 inline constexpr char kRescalesVariable[] = "GEMINID_RESCALES";
 inline constexpr char kMayShrinkVariable[] = "GEMINID_MAY_SHRINK";
 inline constexpr char kShrinkToVariable[] = "GEMINID_SHRINK_TO";
@@ -31,39 +34,40 @@ inline constexpr char kJobsBeforeVariable[] = "GEMINID_JOB_IDS_BEFORE";
 inline constexpr char kSignalBeforeVariable[] = "GEMINID_SIGNAL_BEFORE";
 
 struct Restarts {
-  int count = 0;  // starts before this one
-  int most = 0;   // 0: whatever dies is gone
-  // When the failure was that this start is for, as base::MonotonicNow has it; not known of every
-  // launcher.
+  int count = 0;  // restarts so far
+  int most = 0;   // the limit of restarts
+  // The time of the failure before this start, on the clock of base::MonotonicNow. Not every
+  // launcher reports it.
   std::optional<absl::Time> failed_at = {};
-  int rescales = 0;         // starts before this one that were for another number of ranks
-  bool may_shrink = false;  // a death after the last restart leaves a run of fewer ranks
-  int shrink_to = 0;        // this start hands its state over to so many ranks; 0: it trains
+  int rescales = 0;         // earlier starts that changed the number of ranks
+  bool may_shrink = false;  // after the last restart, a death leaves a run of fewer ranks
+  int shrink_to = 0;        // the ranks that get this start's state; 0: this start trains
   std::vector<std::string> jobs_before{};
   int signal_before = 0;
 
   bool is_first() const { return count == 0 && rescales == 0; }
-  // Whether anything of a rank is kept for another start.
+  // Whether a later start may use what this rank leaves.
   bool comes_back() const { return most > 0 || may_shrink; }
-  // Whether this rank's memory is to be kept should it die now.
+  // Whether this rank's memory must be retained if the rank dies now.
   bool keeps() const { return count < most || may_shrink; }
 };
 
-// From those variables, which Launch and the rank's host set; or from torchrun's
-// TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS. INVALID_ARGUMENT names the variable
-// that is not a number.
+// Reads those variables, which Launch and the rank's host set, or torchrun's
+// TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS. INVALID_ARGUMENT names a variable that
+// is not a number.
 absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environment);
 
-// Where a start that is not the first begins, and what that cost: a line.
+// Where a start that is not the first one begins. DescribeStart makes a line for people of it, with
+// the time since the failure.
 struct Beginning {
-  bool resumed = false;  // from what the ranks left in memory
-  uint64_t step = 0;     // steps that are done
-  std::string from{};    // empty: from nothing
-  int ranks_before = 0;  // in whose place this start's ranks are; 0: it has the same ranks
+  bool resumed = false;  // from the state that the ranks left in memory
+  uint64_t step = 0;     // completed steps
+  std::string from{};    // source of the state; empty: there was none
+  int ranks_before = 0;  // if their state was handed over; 0: the start has the same ranks
 };
 std::string DescribeStart(const Restarts& restarts, const Beginning& beginning, absl::Time now);
 
-// What keeps this run apart from others of the same job, in what the daemon keeps for it.
+// The run's name in the daemon. It distinguishes the run from others of the same job.
 std::string RunName(const collectives::RankInfo& info);
 
 }  // namespace geminid::trainer

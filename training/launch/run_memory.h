@@ -1,5 +1,5 @@
-// Words that one start of a run's ranks leaves for the next start, in memory of the process that
-// starts them.
+// Short notes that one start of a run's ranks leaves for the next start. They are in memory of the
+// process that starts the ranks.
 #ifndef GEMINID_TRAINING_LAUNCH_RUN_MEMORY_H_
 #define GEMINID_TRAINING_LAUNCH_RUN_MEMORY_H_
 
@@ -13,30 +13,30 @@
 
 namespace geminid::trainer {
 
-// Tells a rank the descriptor, which it inherits.
+// The variable with the number of the descriptor, which a rank inherits.
 inline constexpr char kRunMemoryVariable[] = "GEMINID_RUN_MEMORY_FD";
-// Of one note: as much as one write leaves whole or not at all.
+// The size of one note. A single write stores it completely or not at all.
 inline constexpr size_t kRunNoteBytes = 4096;
 
-// What is noted, each in a place of its own.
+// The notes. Each has its own place in the memory.
 enum class RunNote {
-  kMesh,  // that --parallel auto has chosen, for as long as the number of ranks stays
-  kData,  // that the run began with
+  kMesh,  // chosen by --parallel auto, valid for one number of ranks
+  kData,  // the data with which the run began
 };
 inline constexpr size_t kRunNotes = 2;
 
-// Empty.
+// Creates the memory without notes.
 absl::StatusOr<base::UniqueFd> MakeRunMemory();
 
 class RunMemory {
  public:
-  RunMemory() = default;  // of ranks that another launcher starts, which have none
+  RunMemory() = default;  // there is no memory, because another launcher starts the ranks
   explicit RunMemory(int fd) : fd_(fd) {}
-  // The descriptor stays the process's, and is not passed on from here.
+  // The descriptor stays open as long as this process. Programs that it executes do not inherit it.
   static RunMemory From(const collectives::Environment& environment);
 
   bool is_there() const { return fd_ >= 0; }
-  // Instead of what was there before. INVALID_ARGUMENT for more than it has room for.
+  // Replaces the note. INVALID_ARGUMENT if `words` are longer than its place.
   absl::Status Keep(RunNote note, const std::string& words) const;
   std::string Kept(RunNote note) const;
 

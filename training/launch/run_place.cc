@@ -12,7 +12,7 @@
 namespace geminid::trainer {
 namespace {
 
-// The daemon takes a request of which it hears nothing for a minute for failed.
+// The daemon counts a request as failed when it gets no message about it for a minute.
 constexpr absl::Duration kBetweenWords = absl::Seconds(10);
 
 std::string Counted(int ranks) { return absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks"); }
@@ -147,7 +147,7 @@ void RunPlace::GoTo(const std::string& name, const std::string& why) {
   }
   if (name == at_.name) {
     GiveUpDestination();
-    if (move_.request != 0 && !why.empty()) {  // for those that begin here again
+    if (move_.request != 0 && !why.empty()) {  // for the ranks that start here again
       at_.host->Answer(move_.request, absl::UnavailableError(why));
     }
     return;
@@ -200,7 +200,7 @@ void RunPlace::FollowArrival() {
   if (!there.has_value()) Arrive();
 }
 
-// The ranks need the state no more.
+// The ranks do not need the old host's state any more.
 void RunPlace::Arrive() {
   const absl::Duration took = absl::Trunc(followed_at_ - move_.began, absl::Milliseconds(1));
   const std::string words =

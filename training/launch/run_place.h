@@ -1,4 +1,4 @@
-// The host that all ranks of a run are on, and its way to another one.
+// The host that all ranks of a run are on, and the run's moves to other hosts.
 #ifndef GEMINID_TRAINING_LAUNCH_RUN_PLACE_H_
 #define GEMINID_TRAINING_LAUNCH_RUN_PLACE_H_
 
@@ -19,42 +19,42 @@
 
 namespace geminid::trainer {
 
-// The ranks ask to go on at another host (RankHost::wanted). While they train, that host is made
-// ready, and they are answered. When they have left their state for it, the state is carried there.
-// The host before keeps it until the ranks there have no more need of it; until then GoTo leads
-// back.
+// Ranks ask to go on at another host (RankHost::wanted). While they train, this class makes that
+// host ready and answers them. After the ranks have left their state, it copies the state there.
+// The old host retains the state until the ranks at the new host do not need it any more. Until
+// then, GoTo can return to the old host.
 class RunPlace {
  public:
   struct Options {
-    // Begins to make the host ready for what is wanted; who destroys it ends that. Null: the run
-    // stays.
+    // Begins to make a host ready for the request. Destroying the host ends this. Null: the run
+    // cannot move.
     std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> reach{};
     std::function<void(const std::string& line)> say{};
     absl::Duration patience = absl::Seconds(60);  // for the host to become ready
     std::function<absl::Time()> now{};            // null: base::MonotonicNow
   };
-  // `first` is where the run begins, under the name "".
+  // The run begins on `first`, whose name here is "".
   RunPlace(std::shared_ptr<RankHost> first, Options options);
-  // Whoever asked is told that the run ends, if nothing was told before.
+  // Tells the requester that the run ends, unless it was told an outcome.
   ~RunPlace();
   RunPlace(const RunPlace&) = delete;
   RunPlace& operator=(const RunPlace&) = delete;
 
   RankHost* host() const { return at_.host.get(); }
 
-  // To poll, beside host() with ranks on it: Look() has something to do when one is ready, and at
-  // that time.
+  // Adds the descriptors to poll, together with those of host() while it has ranks. Look() has work
+  // when one is ready, and at look_by().
   void AddTo(std::vector<pollfd>* fds) const;
   absl::Time look_by() const;
   void Look();
 
-  // When all ranks have ended: the next ones are to start there, and `why` the last ones failed, if
-  // they did. Look() carries the state while carries() says so; then status() says whether host()
-  // is that host.
+  // Called when all ranks have ended. The next ranks are to start at the host `name`; `why` says
+  // why the last ranks failed, and is empty if they did not. While carries() is true, Look() copies
+  // the state. After that, status() says whether host() is the host `name`.
   void GoTo(const std::string& name, const std::string& why);
   bool carries() const { return carried_.has_value(); }
-  // Whether the next ranks must not start yet: the state is on its way, or ranks that were lost
-  // with a host may still run there.
+  // Whether the next ranks must wait: the state is still being copied, or ranks of a lost host may
+  // still run.
   bool waits() const { return carries() || Now() < free_at_; }
   const absl::Status& status() const { return status_; }
 
@@ -79,14 +79,14 @@ class RunPlace {
 
   const Options options_;
   Stop at_;
-  std::optional<Stop> destination_;  // that is made ready, is ready, or gets the state
-  std::optional<Stop> origin_;       // still has the state
+  std::optional<Stop> destination_;  // becomes ready, is ready, or receives the state
+  std::optional<Stop> origin_;       // the old host, while it retains the state
   absl::Time give_up_at_;
-  uint64_t wanted_ = 0;  // the request for which the destination is, or was refused
+  uint64_t wanted_ = 0;  // the request of destination_, or one that was refused
   bool is_answered_ = false;
-  Handover move_;                    // the last that was to another host
-  std::optional<uint64_t> carried_;  // bytes of it
-  absl::Time followed_at_;           // its first step there was done; the past: it was not
+  Handover move_;                    // the last handover to another host
+  std::optional<uint64_t> carried_;  // bytes of the state that were copied
+  absl::Time followed_at_;  // when the first step at the new host was done; the past: not yet
   absl::Time told_at_;
   absl::Time free_at_ = absl::InfinitePast();
   absl::Status status_;

@@ -11,7 +11,7 @@ namespace geminid::trainer {
 struct Sha256::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
   State() {
-    // OpenSSL fails here, and below, only for want of memory.
+    // OpenSSL fails here and below only if memory is exhausted.
     if (context == nullptr || EVP_DigestInit_ex(context, EVP_sha256(), nullptr) != 1) {
       throw std::bad_alloc();
     }

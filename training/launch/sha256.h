@@ -9,7 +9,6 @@
 
 namespace geminid::trainer {
 
-// SHA-256 of bytes given in any number of pieces.
 class Sha256 {
  public:
   Sha256();

@@ -1,4 +1,4 @@
-// State of a handover as pieces that go to another host, and a checksum behind them.
+// A handover's state as pieces for another host, followed by a checksum.
 #ifndef GEMINID_TRAINING_LAUNCH_STATE_PIECES_H_
 #define GEMINID_TRAINING_LAUNCH_STATE_PIECES_H_
 
@@ -14,16 +14,16 @@
 namespace geminid::trainer {
 
 inline constexpr size_t kPieceBytes = size_t{256} << 10;
-inline constexpr size_t kChecksumBytes = 4;  // CRC-32C, little endian, behind the state
+inline constexpr size_t kChecksumBytes = 4;  // CRC-32C, little-endian, after the state
 
-// Of all pieces together.
+// The bytes of all pieces together.
 inline uint64_t BytesOnTheWay(const Handover& handover) { return handover.bytes + kChecksumBytes; }
 
 class StateReader {
  public:
-  // Of complete state, which stays while this lives.
+  // Reads complete state, which must outlive the reader.
   static absl::StatusOr<StateReader> Of(const HandoverMemory& memory);
-  // Empty: all was taken.
+  // Returns an empty string after the last piece.
   std::string Next();
 
  private:
@@ -36,10 +36,10 @@ class StateReader {
 
 class StateWriter {
  public:
-  // Into memory that has the room. The memory outlives this.
+  // Writes into `memory`, which must have the room and outlive the writer.
   static absl::StatusOr<StateWriter> Of(HandoverMemory* memory, const Handover& handover,
                                         uint64_t available_bytes);
-  // Completes the handover with the last piece. DATA_LOSS: it is not what was sent.
+  // The last piece completes the handover. DATA_LOSS: the checksum is wrong.
   absl::Status Add(const std::string& piece);
 
  private:

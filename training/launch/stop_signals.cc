@@ -34,7 +34,7 @@ sigset_t WatchedSignals() {
   for (const int signal : kStopSignals) sigaddset(&watched, signal);
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
-  // One that is blocked would come although it is ignored.
+  // A blocked signal would be delivered to the descriptor although it is ignored.
   if (hangup.sa_handler == SIG_IGN) sigdelset(&watched, SIGHUP);
   return watched;
 }

@@ -18,26 +18,26 @@
 
 namespace geminid::trainer {
 
-// SIGHUP, SIGINT, SIGTERM; and the warnings by which batch systems announce an end, SIGUSR1,
-// SIGUSR2 and SIGXCPU.
+// SIGHUP, SIGINT, SIGTERM; and SIGUSR1, SIGUSR2 and SIGXCPU, by which batch systems announce an
+// end.
 inline constexpr int kStopSignals[] = {1, 2, 15, 10, 12, 24};
 
 std::string SignalName(int signal);  // "SIGINT"
-bool IsWarning(int signal);          // of a batch system
+bool IsWarning(int signal);          // whether a batch system sends it before it ends the job
 
-// kStopSignals, but for SIGHUP where it is ignored: whoever starts a program by nohup wants it to
-// go on without its terminal. (SIGINT is ignored in every background job of a script, and still
-// asks.)
+// kStopSignals, without SIGHUP if it is ignored: with nohup a program must go on without its
+// terminal. SIGINT is ignored in every background job of a script, but still counts here.
 sigset_t WatchedSignals();
 
 enum class StopAction { kNone, kAskToStop, kEndAtOnce };
 
-// What to do at each signal. A warning asks for an end, as often as it comes: what follows it, such
-// as the SIGTERM at the limit itself, is a first wish.
+// Decides what each signal does. A warning only asks for an end, even if it repeats. A later
+// SIGTERM, such as at the time limit itself, then counts as a first request.
 class StopPolicy {
  public:
-  // One wish often comes more than once: timeout(1) signals a process and then its group, a service
-  // manager all processes of a service, and a launcher passes on what its ranks got themselves.
+  // One request often arrives more than once. timeout(1) signals a process and then its group. A
+  // service manager signals all processes of a service. A launcher passes on signals that its ranks
+  // got as well.
   static constexpr absl::Duration kSameWish = absl::Milliseconds(500);
 
   StopAction OnSignal(int signal, absl::Time now);
@@ -45,23 +45,24 @@ class StopPolicy {
 
  private:
   int first_ = 0;
-  std::optional<absl::Time> first_wish_;  // when it came
+  std::optional<absl::Time> first_wish_;  // when the first request came
 };
 
-// Watches the signals on a thread of its own, so that no system call of another is interrupted.
+// Watches the signals in a thread of its own, so that they interrupt no system call of other
+// threads.
 class StopSignals {
  public:
   struct Options {
-    // A second one is left to the parent, which ends this process then. What a terminal sends comes
-    // to both, and what the parent passes on may come at any time after.
+    // True: only the parent acts on a second signal, by ending this process. Both get a terminal's
+    // signals, and the parent may pass them on at any later time.
     bool second_is_parents = false;
-    // While nothing is done yet that could be saved, a signal ends the process at once.
+    // True: a signal ends the process at once, because there is nothing to save yet.
     bool nothing_to_save = false;
-    std::function<void(const std::string&)> write_stderr = nullptr;  // null: says nothing
+    std::function<void(const std::string&)> write_stderr = nullptr;  // null: writes nothing
   };
 
-  // Blocks the signals for this thread and for those it makes from now on. Call it before there are
-  // others.
+  // Blocks the signals for this thread and for threads that it starts later. Call it before other
+  // threads exist.
   static absl::StatusOr<std::unique_ptr<StopSignals>> Watch(Options options);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;

@@ -35,7 +35,7 @@ absl::Status CheckRoomFor(const TrainOptions& options, const MoveRequest& move,
     return of_daemon(absl::ResourceExhaustedError(
         absl::StrCat(move.ranks, " ranks are more than its ", devices.size(), " GPUs")));
   }
-  if (options.device.has_value()) {  // all ranks are on it
+  if (options.device.has_value()) {  // all ranks use this device
     std::erase_if(devices, [&](const JobScaling::Device& device) {
       return device.number != static_cast<uint32_t>(*options.device);
     });

@@ -1,4 +1,4 @@
-// What a host is asked before a run comes to it, while the run trains elsewhere.
+// Checks of a host before a run moves there. The run trains elsewhere meanwhile.
 #ifndef GEMINID_TRAINING_SCALING_ARRIVAL_H_
 #define GEMINID_TRAINING_SCALING_ARRIVAL_H_
 
@@ -11,11 +11,11 @@
 
 namespace geminid::trainer {
 
-// Whether the daemon at `socket` takes the job and has room for it now. Memory that is free may be
-// taken before the ranks come: then they wait for it.
+// Whether the daemon at `socket` takes the job and has room for it now. Other jobs may take the
+// free memory before the ranks come; then the ranks wait for room.
 absl::Status CheckRoomFor(const TrainOptions& options, const MoveRequest& move,
                           const std::string& socket);
-// Whether this host's data are those that the run learns.
+// Whether this host's data are the data on which the run trains.
 absl::Status CheckSameData(const MoveRequest& move, const TokenSource& data);
 
 }  // namespace geminid::trainer

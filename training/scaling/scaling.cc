@@ -24,7 +24,7 @@ constexpr absl::Duration kBetweenPolls = absl::Milliseconds(200);
 // A daemon that does not answer must not hold up steps.
 constexpr absl::Duration kAnswer = absl::Seconds(1);
 constexpr absl::Duration kAfterNoAnswer = absl::Seconds(10);
-// To end sessions whose memory is large.
+// The time to end sessions whose memory is large.
 constexpr absl::Duration kEndAnswer = absl::Seconds(30);
 
 constexpr char kTaken[] = "taken";
@@ -35,16 +35,16 @@ constexpr char kRunEnds[] = "the run ends";
 
 constexpr size_t kLongestMessage = 1024;
 
-// For all bytes of a run's state; a rank that dies is known at once.
+// Enough to copy a run's whole state. The death of a rank is noticed at once.
 constexpr absl::Duration kHandoverTimeout = absl::Hours(1);
 
-// Whether the daemon has not heard what it was told. What it rejects, it would reject again.
+// Whether the daemon did not get the message. A message that it rejected would be rejected again.
 bool MayBeSaidAgain(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsCancelled(status);
 }
 
-// Its first bytes, up to the end of a character.
+// The first bytes of the message, up to the end of a UTF-8 character.
 std::string Shortened(const std::string& message) {
   if (message.size() <= kLongestMessage) return message;
   size_t bytes = kLongestMessage;
@@ -109,13 +109,13 @@ Scaling::Scaling(const TrainOptions& options, const RankContext& context, Sessio
 
 // --- taking over ---------------------------------------------------------------------------------
 
-// Also where these ranks go on from their own memory.
+// Also called if these ranks resume from their own memory.
 void Scaling::ChargeWhatIsLeft() {
   if (!leads() || context_.handover == nullptr) return;
   const std::optional<Handover> left = context_.handover->complete();
   if (!left.has_value()) return;
   const absl::Status charged = Charge(left->bytes);
-  if (charged.ok()) return;  // training does not depend on that
+  if (charged.ok()) return;  // training does not depend on the charge
   warn_(absl::StrCat("geminid-train: the daemon's ledger lacks the ",
                      base::FormatBytes(left->bytes),
                      " of the state that was handed over, until it is in the ranks' memory: ",
@@ -144,8 +144,8 @@ absl::StatusOr<std::optional<RunPosition>> Scaling::TakeOver() {
   return *std::move(position);
 }
 
-// When every rank has begun the second step, each has committed the first, from which it can be
-// started again.
+// When every rank has begun the second step, every rank has committed the first one, and can be
+// restarted from it. So the image is not needed after that.
 void Scaling::AfterStep(uint64_t trained, const ShareStep& step) {
   TellOutcome();
   if (share_) share_->AfterStep(step);
@@ -183,7 +183,7 @@ bool Scaling::HasUntold() const {
   return context_.handover != nullptr && context_.handover->untold_request() != 0;
 }
 
-// What an earlier start could not say.
+// Tells the outcome that an earlier start could not tell.
 void Scaling::TellOutcome() {
   HandoverMemory* const memory = context_.handover.get();
   if (!leads() || !HasUntold() || asked_.number != 0) return;
@@ -229,7 +229,7 @@ absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
   return answer;
 }
 
-// A daemon that is not there hears it with a later offer.
+// If the daemon is not running, it gets the outcome with a later offer.
 void Scaling::Tell(const std::string& state, const std::string& message) {
   outcome_ = {asked_.number, state, Shortened(message)};
   if (state != kTaken) {
@@ -244,7 +244,7 @@ void Scaling::Refuse(const absl::Status& why) {
   Tell(kRefused, absl::StrCat(std::string(why.message()), "; the job goes on as before"));
 }
 
-// The daemon would say so only when the job has had no ranks for a minute.
+// Without this, the daemon would refuse the request only after a minute without ranks.
 void Scaling::Close() {
   if (!leads()) return;
   is_closed_ = true;
@@ -260,11 +260,11 @@ void Scaling::Close() {
 int Scaling::Poll(absl::Time now) {
   if (!leads()) return 0;
   if (!asked_.host.empty()) return PollMove();
-  // All ranks know by now of a request that was taken. One of an earlier start is told of first.
+  // A request that was taken is in progress already. An earlier start's outcome is told first.
   if (asked_.number != 0 || HasUntold()) return 0;
   if (now < next_poll_) return 0;
   const absl::StatusOr<JobScaling::Asked> answer = Offer();
-  if (!answer.ok() || answer->number == 0) return 0;  // a daemon that restarts is asked again
+  if (!answer.ok() || answer->number == 0) return 0;  // the next poll asks again
   asked_ = *answer;
   absl::Status fits = CheckRanks(answer->ranks);
   if (fits.ok() && !answer->host.empty()) fits = CheckMove();
@@ -272,7 +272,7 @@ int Scaling::Poll(absl::Time now) {
     Refuse(fits);
     return 0;
   }
-  return answer->host.empty() ? answer->ranks : 0;  // the launcher hears of a host after the step
+  return answer->host.empty() ? answer->ranks : 0;  // AfterStep passes requests for a host on
 }
 
 absl::Status Scaling::CheckRanks(int ranks) {
@@ -290,7 +290,7 @@ absl::Status Scaling::CheckMove() const {
       "resume it there");
 }
 
-// Between two steps.
+// Called between two steps.
 absl::Status Scaling::WantMove() {
   if (context_.handover->complete().has_value()) {
     return absl::FailedPreconditionError(
@@ -326,7 +326,7 @@ absl::Status Scaling::CheckDevices(int ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat(ranks, " ranks are more than the ", devices.size(), " GPUs of this host"));
   }
-  if (options_.device.has_value()) {  // all ranks are on it
+  if (options_.device.has_value()) {  // all ranks use this device
     std::erase_if(devices, [&](const auto& device) {
       return device.number != static_cast<uint32_t>(*options_.device);
     });
@@ -348,7 +348,7 @@ absl::Status Scaling::Charge(uint64_t bytes) {
 
 void Scaling::FreeCharge() {
   if (!charge_.has_value()) return;
-  session_->Free(std::array{*charge_}).IgnoreError();  // it ends with the session
+  session_->Free(std::array{*charge_}).IgnoreError();  // otherwise the session's end frees it
   charge_.reset();
 }
 
@@ -372,7 +372,7 @@ absl::Status Scaling::MakeRoom(Handover wanted) {
   return context_.handover->Begin(std::move(wanted), base::AvailableMemoryBytes());
 }
 
-// This rank's shards; of the first rank where the run stands, too.
+// Writes this rank's shards; the first rank also writes the position.
 absl::Status Scaling::WriteState(const StateImage& image, const RunPosition& position) const {
   GEMINID_ASSIGN_OR_RETURN(const base::Mapping mapping, context_.handover->Map(image.bytes()));
   const std::span<std::byte> state = HandoverMemory::StateIn(mapping);
@@ -380,7 +380,7 @@ absl::Status Scaling::WriteState(const StateImage& image, const RunPosition& pos
   return image.Write(state);
 }
 
-// Whatever was begun for a handover goes. False.
+// Undoes what was begun for a handover. Returns false.
 bool Scaling::Stay(const absl::Status& why) {
   if (!leads()) return false;
   const bool is_new = context_.handover != nullptr && !context_.handover->complete().has_value();
@@ -400,14 +400,14 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
                                        checkpoint::Health health,
                                        const std::function<absl::StatusOr<bool>()>& ends) {
   const absl::Time began = base::MonotonicNow();
-  // The first rank makes all pages, and reads from disks take as long as they take.
+  // The first rank allocates all pages, and reads from disks may be slow.
   const absl::Duration usual = communicator_->timeout();
   const absl::Cleanup restore = [&] { communicator_->SetTimeout(usual); };
   communicator_->SetTimeout(std::max(usual, kHandoverTimeout));
   GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
   GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
-  // What a rank cannot do all ranks leave. An error of the agreement itself, for which a rank has
-  // died, returns.
+  // If one rank fails, all ranks give up the handover and go on. If the agreement itself fails
+  // because a rank has died, HandOver returns the error.
   absl::Status refused;
   const auto agree = [&](checkpoint::Phase phase,
                          const absl::Status& mine) -> absl::StatusOr<bool> {
@@ -423,7 +423,7 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
                                                      .began = began});
   GEMINID_ASSIGN_OR_RETURN(bool good, agree(checkpoint::Phase::kBeginHandover, has_room));
   if (!good) return Stay(refused);
-  // Not before: from here on another start knows of the request.
+  // Not earlier: from here on a later start knows of the request and tells its outcome.
   if (leads() && asked_.number != 0) Tell(kTaken, "");
   zero::CrashPoint("handover begun");
   absl::Status written = WriteState(image, {progress, run, health});
@@ -436,14 +436,14 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
   zero::CrashPoint("all shards handed over");
   if (leads()) context_.handover->Complete();
   zero::CrashPoint("handover complete");
-  // No rank gives its own state back before that. Whoever dies after it is missed by nobody.
+  // No rank frees its own state before this. A rank that dies later is not needed any more.
   const absl::Status finished = checkpoint::Agree(communicator_, checkpoint::Phase::kFinishHandover,
                                                   progress.step, absl::OkStatus());
   if (!context_.handover->complete().has_value()) {
     return finished.ok() ? absl::InternalError("a handover that is finished is not complete")
                          : finished;
   }
-  GEMINID_RETURN_IF_ERROR(EndedOnRequest(*session_));  // for the launcher: nobody is to go on
+  GEMINID_RETURN_IF_ERROR(EndedOnRequest(*session_));  // then the launcher starts no further ranks
   return true;
 }
 

@@ -1,6 +1,6 @@
-// Goes on as another number of ranks, or at another host, without a checkpoint: all ranks leave the
-// run's state in the launcher's memory and end, and the launcher starts as many ranks as were asked
-// for, where they were asked for, which begin with that state. docs/adr says why.
+// Continues a run with another number of ranks, or at another host, without a checkpoint. All ranks
+// leave the run's state in the launcher's memory and end. The launcher starts the requested number
+// of ranks at the requested host, and these begin with that state. docs/adr explains the design.
 #ifndef GEMINID_TRAINING_SCALING_SCALING_H_
 #define GEMINID_TRAINING_SCALING_SCALING_H_
 
@@ -26,53 +26,56 @@
 
 namespace geminid::trainer {
 
-// Before a rank of a start that follows another number of ranks connects to the daemon: ends what
-// those have left there. Of the first rank.
+// Ends the sessions that earlier ranks, of another number, may have left in the daemon. The first
+// rank does this before it connects to the daemon; for other ranks it is a no-op.
 absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context);
 
-// So many ranks, each of which has such an arena.
+// A number of ranks, each with an arena of this size.
 struct RanksOfArenas {
   int ranks = 0;
   uint64_t arena_bytes = 0;
 };
-// Whether the devices, which ranks take in turn, have room for the arenas of the ranks after once
-// the ranks before have gone. An arena lies on one device.
+// Whether the devices have room for the arenas of the ranks after, once the ranks before have
+// ended. Ranks take the devices in turn, and an arena lies on one device.
 absl::Status CheckRoom(const RanksOfArenas& after, const RanksOfArenas& before,
                        std::vector<JobScaling::Device> devices);
 
-// Of one rank, between steps. All ranks make the same calls but for Poll.
+// A rank's side of scaling, used between steps. All ranks make the same calls, except Poll and
+// Close.
 class Scaling {
  public:
   using Warn = std::function<void(const std::string& line)>;
-  // All outlive it.
+  // All arguments outlive this object.
   Scaling(const TrainOptions& options, const RankContext& context, Session* session,
           collectives::Communicator* communicator, zero::ModelState* state,
           const std::vector<zero::Parameter>* parameters, Warn warn);
 
-  // Before the first values: the daemon's ledger has the state that the ranks before have left, for
-  // as long as it is there.
+  // Called before the parameters get their first values. Charges the state that earlier ranks have
+  // left to the daemon's ledger, for as long as the state exists.
   void ChargeWhatIsLeft();
-  // The state that the ranks before have left, taken; nothing: they left none.
+  // Loads the state that earlier ranks have left, and returns its position; nothing: they left
+  // none.
   absl::StatusOr<std::optional<RunPosition>> TakeOver();
   int ranks_before() const { return ranks_before_; }
 
-  // Of the first rank: to how many ranks the run is to go on, and may; 0: none. Tells the daemon
-  // that this job takes such requests, and refuses those that cannot be. One for another host is
-  // passed on to the launcher after the step, and comes back when that host is ready.
+  // Called by the first rank. Returns the number of ranks with which the run is to go on, if it
+  // can; 0: no change. Offers the daemon to take such requests, and refuses those that cannot be
+  // done. A request for another host goes to the launcher after the step, and is returned when that
+  // host is ready.
   int Poll(absl::Time now);
-  // After a step: whoever asked for these ranks is told, and with `trained` since the beginning the
-  // state that was taken over is in every rank's memory, and its image goes. `step`: for the
-  // daemon, where it shares the node.
+  // Called after a step. Tells the requester of these ranks the outcome. `trained` is the number of
+  // steps since this start. When it shows that every rank has committed the state that it took
+  // over, the first rank frees the image. `step` is for the daemon, if the daemon may change the
+  // number of ranks.
   void AfterStep(uint64_t trained, const ShareStep& step = {});
 
-  // True: the state is left for so many ranks, and this one ends. False: it is not, which the first
-  // rank has said, and the run goes on as it is.
-  // `health`: of the step before.
+  // True: the state was left for `ranks` ranks, and this rank ends. False: this failed, the first
+  // rank has reported why, and the run goes on unchanged. `health` is that of the last step.
   absl::StatusOr<bool> HandOver(int ranks, const checkpoint::RunState& run,
                                 checkpoint::Health health,
                                 const std::function<absl::StatusOr<bool>()>& ends);
-  // Of the first rank, when the run ends: requests are refused from now on, also one of which
-  // Poll has not heard yet.
+  // Called by the first rank when the run ends. From then on requests are refused, including one
+  // that Poll has not received yet.
   void Close();
 
  private:
@@ -86,7 +89,7 @@ class Scaling {
   absl::Status CheckDevices(int ranks);
   absl::Status Charge(uint64_t bytes);
   void FreeCharge();
-  // `wanted`: with ranks_after, step, bytes and began.
+  // `wanted` has ranks_after, step, bytes and began.
   absl::Status MakeRoom(Handover wanted);
   absl::Status WriteState(const StateImage& image, const RunPosition& position) const;
   bool Stay(const absl::Status& why);
@@ -103,14 +106,14 @@ class Scaling {
   zero::ModelState* const state_;
   const std::vector<zero::Parameter>* const parameters_;
   const Warn warn_;
-  std::unique_ptr<JobScaling> daemon_;  // of the first rank
-  JobScaling::Asked asked_;             // the request that this rank has taken
-  JobScaling::Outcome outcome_;         // that the daemon has not heard of yet
+  std::unique_ptr<JobScaling> daemon_;  // only in the first rank
+  JobScaling::Asked asked_;             // the request in progress
+  JobScaling::Outcome outcome_;         // not yet known to the daemon
   absl::Time next_poll_ = absl::InfinitePast();
   bool is_closed_ = false;
   std::optional<ChunkId> charge_;
-  int ranks_before_ = 0;  // it began with the state of so many; 0: it did not
-  std::optional<ShareOffer> share_;  // of the first rank of a run that the daemon may change
+  int ranks_before_ = 0;             // if it began with their state; 0: it did not
+  std::optional<ShareOffer> share_;  // in the first rank, if the daemon may change the ranks
 };
 
 }  // namespace geminid::trainer

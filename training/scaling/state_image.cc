@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kBlockElements = uint64_t{1} << 20;
 constexpr uint64_t kLine = 64;
 
-// At the image's begin; the tensor state and the arrays follow, each on a line of its own.
+// At the start of the image. The tensor state and the arrays follow, each on a cache line boundary.
 struct Position {
   uint64_t fingerprint = 0;
   uint64_t step = 0;
@@ -37,7 +37,7 @@ uint64_t ElementsOf(const zero::Parameter& parameter) {
   return elements;
 }
 
-// `type` is fp32 or bf16, and what it cannot hold is not among the values.
+// `type` is fp32 or bf16. The values come from this type, so the conversion is exact.
 void Pack(std::span<const float> values, zero::DataType type, std::byte* bytes) {
   if (type == zero::DataType::kFloat32) {
     std::memcpy(bytes, values.data(), values.size_bytes());

@@ -1,5 +1,6 @@
-// The state of a model's training as bytes in memory that all ranks of a host share: whole tensors,
-// of which each rank writes and reads its shards. It does not depend on the number of ranks.
+// The state of a model's training as bytes in memory that all ranks of a host share. The image
+// holds whole tensors, of which each rank writes and reads its shards. It does not depend on the
+// number of ranks.
 #ifndef GEMINID_TRAINING_SCALING_STATE_IMAGE_H_
 #define GEMINID_TRAINING_SCALING_STATE_IMAGE_H_
 
@@ -15,7 +16,7 @@
 
 namespace geminid::trainer {
 
-// Where a run stands, beside its tensors.
+// The position of a run: its state outside of the tensors.
 struct RunPosition {
   zero::Progress progress;
   checkpoint::RunState run;
@@ -24,19 +25,19 @@ struct RunPosition {
 
 class StateImage {
  public:
-  // Of the model's state, which outlives it, with these parameters.
+  // The image of the model's state with these parameters. `state` outlives the image.
   static absl::StatusOr<StateImage> Of(zero::ModelState* state,
                                        const std::vector<zero::Parameter>& parameters);
 
   uint64_t bytes() const { return bytes_; }
 
-  // This rank's shards. Between steps.
+  // Writes this rank's shards. Called between steps.
   absl::Status Write(std::span<std::byte> image) const;
-  // Of one rank: the position.
+  // Writes the position. One rank does this.
   absl::Status WritePosition(const RunPosition& position, std::span<std::byte> image) const;
-  // INTERNAL: the image is another model's.
+  // INTERNAL: the image is of another model.
   absl::StatusOr<RunPosition> ReadPosition(std::span<const std::byte> image) const;
-  // This rank's shards, of an image that has been read from so far. All ranks must.
+  // Reads this rank's shards, after ReadPosition. All ranks must call it.
   absl::Status Read(std::span<const std::byte> image) const;
 
  private:

@@ -35,7 +35,7 @@ absl::Status Batches::AppendPiece(uint64_t start) {
   return absl::OkStatus();
 }
 
-// Of the whole sequence as many tokens are chosen, whoever has which piece.
+// Chooses the masked tokens of the whole sequence, so that they do not depend on the slices.
 absl::Status Batches::AppendMaskedPiece(uint64_t start, uint64_t stream) {
   std::vector<int32_t> tokens, targets;
   GEMINID_RETURN_IF_ERROR(AppendSequence(data_, start, plan_.context, &tokens, &targets));
@@ -85,7 +85,7 @@ absl::StatusOr<MicroBatch> Batches::GetEven(uint64_t index, uint64_t count) {
   return Gather(
       index * plan_.batch + plan_.rank * sequences(),
       [&](uint64_t sample) {
-        // From the first start to the last, without overflow for data of any length.
+        // Spreads the starts from the first to the last, without overflow for data of any length.
         const uint64_t steps = samples > 1 ? samples - 1 : 1;
         const uint64_t last = starts() - 1;
         return last / steps * sample + last % steps * sample / steps;

@@ -22,16 +22,17 @@ struct BatchPlan {
   uint64_t batch = 0;       // sequences per micro-batch, over all ranks
   uint64_t accumulate = 1;  // micro-batches per step
   uint64_t rank = 0;
-  uint64_t world_size = 1;  // that share out the sequences of a micro-batch
-  uint64_t piece = 0;       // which of `pieces` equal pieces of each of them
+  uint64_t world_size = 1;  // the ranks that divide a micro-batch's sequences
+  uint64_t piece = 0;       // this rank's slice of each sequence, of `pieces` equal ones
   uint64_t pieces = 1;
-  // The targets are tokens that are masked, one of `vocabulary`; unset: the token after each.
+  // Set: the targets are masked tokens, and random tokens are below `vocabulary`. Unset: the target
+  // is the next token.
   std::optional<Masking> masking = std::nullopt;
   uint64_t vocabulary = 0;
-  bool zigzag = false;  // pieces are two chunks each, one from the front and one from the back
+  bool zigzag = false;  // a slice is two chunks, one from the front and one from the back
 };
 
-// Of the tokens that the piece has of each sequence.
+// The positions of the slice's tokens in the sequence.
 Positions PositionsOf(const BatchPlan& plan);
 
 class Batches {
@@ -39,20 +40,20 @@ class Batches {
   // INVALID_ARGUMENT if the data is too short or the batch does not divide.
   static absl::StatusOr<Batches> Create(const TokenRange& data, const BatchPlan& plan);
 
-  // This rank's part of a micro-batch: consecutive samples. Valid until the next call. Errors are
-  // those of the data.
+  // This rank's part of a micro-batch: consecutive samples. Valid until the next call of a Get
+  // function. Errors are those of the data.
   absl::StatusOr<MicroBatch> Get(uint64_t step, uint64_t micro_batch);
-  // The same, of the micro-batch whose first sample has this number.
+  // The same for the micro-batch whose first sample has this number.
   absl::StatusOr<MicroBatch> GetFrom(uint64_t first_sample);
 
-  // This rank's part of the `index`-th of `count` micro-batches whose sequences are spread evenly
-  // over the data, the same in every run: for what is compared from step to step.
+  // This rank's part of micro-batch `index` of `count`, whose sequences are spread evenly over the
+  // data. They are the same in every run, so that measurements of different steps can be compared.
   absl::StatusOr<MicroBatch> GetEven(uint64_t index, uint64_t count);
 
-  // The number of the first sample of a step: how many were trained on before it.
+  // The number of the first sample of a step. It equals the number of samples trained on before.
   uint64_t FirstSample(uint64_t step) const { return step * plan_.accumulate * plan_.batch; }
 
-  // 0: there are no epochs.
+  // 0: this kind of sampling has no epochs.
   uint64_t samples_per_epoch() const {
     const bool has_epochs = plan_.sampling != Sampling::kReplacement;
     return has_epochs ? WindowsIn(data_.tokens, plan_.context) : 0;
@@ -63,12 +64,12 @@ class Batches {
     return plan_.accumulate * plan_.batch * plan_.context;
   }
   uint64_t tokens_per_sequence() const { return plan_.context; }
-  // Tokens that have a target, of each sequence. Fewer have one where too many tokens of a masked
-  // sequence are special; means of losses are over these all the same.
+  // The number of targets of each sequence. A masked sequence with too many special tokens has
+  // fewer, but means of losses are divided by this number all the same.
   uint64_t targets_per_sequence() const {
     return plan_.masking ? MaskedTokens(plan_.context) : plan_.context;
   }
-  // Of all ranks that have pieces of the same sequences a micro-batch's equal share.
+  // An equal share of a micro-batch's targets for each rank that has a slice of the same sequences.
   double targets_per_micro_batch() const {
     return static_cast<double>(sequences() * targets_per_sequence()) /
            static_cast<double>(plan_.pieces);

@@ -57,7 +57,7 @@ class Finder {
         "; mend or remove the link"));
   }
 
-  // False, and said, if it was read already under another name.
+  // False if it was already read under another name; then left_out gets a message.
   bool IsNew(const std::string& path, const struct stat& about) {
     const auto [place, is_new] = names_.emplace(Identity(about.st_dev, about.st_ino), path);
     if (!is_new) {
@@ -122,10 +122,10 @@ class Finder {
 
   const DataWords& words_;
   const std::string& suffix_;
-  std::map<Identity, std::string> names_;                 // of what was read
-  std::vector<std::pair<Identity, std::string>> open_;  // the directory being read, and those above
+  std::map<Identity, std::string> names_;  // of the files and directories that were read
+  std::vector<std::pair<Identity, std::string>> open_;  // the present directory and those above
   DataPaths found_;
-  std::vector<std::string> special_;  // left out too, but a folder of nothing else is an error
+  std::vector<std::string> special_;  // left out, but a folder with nothing else is an error
 };
 
 }  // namespace

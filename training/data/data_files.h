@@ -11,7 +11,7 @@
 
 namespace geminid::trainer {
 
-// How messages call what is looked for.
+// Words for messages about the data.
 struct DataWords {
   const char* flag;   // "--text"
   const char* what;   // "text"
@@ -23,11 +23,11 @@ struct DataPaths {
   std::vector<std::string> left_out;  // "'d/more': the folder was read as 'd/a'", for people
 };
 
-// For each path in turn the file itself, or all regular files below a directory whose names end
-// with `suffix`, sorted by path. Names that begin with a dot are passed over. Links are followed; a
-// file or directory that was read already is left out, and said. NOT_FOUND, PERMISSION_DENIED or
-// INVALID_ARGUMENT say which path and what to do: also a link that leads nowhere, or to a directory
-// that holds it.
+// For each path: the file itself, or all regular files below a directory whose names end with
+// `suffix`, sorted by path. Names that begin with a dot are ignored. Links are followed. A file or
+// directory that was already read is left out and appears in `left_out`. NOT_FOUND,
+// PERMISSION_DENIED and INVALID_ARGUMENT name the path and say what to do. A link that leads
+// nowhere, or to a directory that contains it, is also an error.
 absl::StatusOr<DataPaths> FindDataFiles(const std::vector<std::string>& paths,
                                         const DataWords& words, const std::string& suffix);
 

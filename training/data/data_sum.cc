@@ -25,7 +25,7 @@ absl::StatusOr<std::string> SumOfData(const TokenSource& source, uint64_t most_t
   std::vector<int32_t> values(block);
   uint32_t crc = 0;
   for (uint64_t i = 0; i < blocks; ++i) {
-    // The last one ends with the data.
+    // The last block ends at the end of the data.
     const uint64_t first =
         is_whole ? i * block
         : blocks == 1

@@ -10,11 +10,13 @@
 
 namespace geminid::trainer {
 
-// Up to so many tokens all of them count; of more, blocks that are spread over them evenly.
+// Up to this number of tokens, the checksum covers all tokens. Of more tokens it covers blocks that
+// are spread evenly over them.
 inline constexpr uint64_t kSummedTokens = uint64_t{64} << 20;
 
-// "19000 bytes, CRC-32C 1a2b3c4d": the number of tokens, and a checksum over them. Files of another
-// form with the same tokens have the same one. Reads at most kSummedTokens. Errors of Read.
+// "19000 bytes, CRC-32C 1a2b3c4d": the number of tokens and a checksum over them. Files of
+// different formats with the same tokens have the same sum. Reads at most kSummedTokens. Errors are
+// those of Read.
 absl::StatusOr<std::string> SumOfData(const TokenSource& source,
                                       uint64_t most_tokens = kSummedTokens);
 

@@ -17,10 +17,10 @@ struct BlockRange {
   uint64_t block = uint64_t{1} << 22;
 };
 
-// Calls work(first, count) for the blocks of the range, in order; with several threads some at the
-// same time. After an error no more blocks begin. Returns the error of the first block that has
-// one, whatever the number of threads. `on_progress`, which may be null, hears how much is done
-// from one thread at a time. Fewer threads do where the system gives no more.
+// Calls work(first, count) for the blocks of the range. Blocks start in order, and several threads
+// run some at the same time. After an error no more blocks start. Returns the error of the first
+// block that failed, for any number of threads. `on_progress` may be null; one thread at a time
+// calls it. If the system refuses threads, fewer threads do the work.
 absl::Status InBlocks(const BlockRange& range,
                       const std::function<absl::Status(uint64_t first, uint64_t count)>& work,
                       const std::function<void(uint64_t done, uint64_t of)>& on_progress);

@@ -10,7 +10,7 @@
 namespace geminid::trainer {
 namespace {
 
-// Keeps the choice apart from what else comes from the same seed.
+// Separates this stream from other streams of the same seed.
 constexpr uint64_t kMaskStream = 0x6D61736B73;      // "masks"
 constexpr uint64_t kMeasuredStream = 0x6D65617375;  // "measu"
 
@@ -35,7 +35,8 @@ uint64_t MaskStreamOfStart(uint64_t first_token) {
 
 void MaskSequence(const Masking& masking, uint64_t vocabulary, uint64_t stream,
                   std::span<int32_t> tokens, std::span<int32_t> targets) {
-  // Three numbers for each place: whether it is chosen, what for, and a token.
+  // Each position uses three random numbers: for the choice, for the replacement, and for a random
+  // token.
   std::vector<std::pair<uint64_t, size_t>> order;
   for (size_t place = 0; place < tokens.size(); ++place) {
     targets[place] = kNoTarget;

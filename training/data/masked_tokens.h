@@ -1,4 +1,4 @@
-// Chooses and hides the tokens that a masked language model is to foretell
+// Chooses and hides the tokens that a masked language model must predict
 // (training/models/masking.h). Pure.
 #ifndef GEMINID_TRAINING_DATA_MASKED_TOKENS_H_
 #define GEMINID_TRAINING_DATA_MASKED_TOKENS_H_
@@ -10,15 +10,15 @@
 
 namespace geminid::trainer {
 
-// Of a run's sample of that number: other tokens are chosen each time that a sequence comes again.
-// Depends on nothing else than these, as the sample does.
+// The random stream for a run's sample of this number. A repeated sequence has another number, and
+// so gets other masked tokens. The stream depends only on these arguments, like the sample.
 uint64_t MaskStreamOfSample(uint64_t seed, uint64_t sample);
-// Of a sequence that is measured: the same tokens in every run.
+// The random stream for a sequence of an evaluation: the same in every run.
 uint64_t MaskStreamOfStart(uint64_t first_token);
 
-// `tokens` is a whole sequence. Chooses MaskedTokens of those that are not special, or all of them
-// where they are fewer, each choice as likely as any other. `targets` gets what a chosen token was,
-// and kNoTarget for the others. A random token is one of `vocabulary`.
+// `tokens` is a whole sequence. Chooses MaskedTokens of the tokens that are not special, or all of
+// them if there are fewer. All choices are equally likely. `targets` gets the original token where
+// one was chosen, and kNoTarget elsewhere. A random token is below `vocabulary`.
 void MaskSequence(const Masking& masking, uint64_t vocabulary, uint64_t stream,
                   std::span<int32_t> tokens, std::span<int32_t> targets);
 

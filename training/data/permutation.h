@@ -8,9 +8,9 @@ namespace geminid::trainer {
 
 inline constexpr uint64_t kPermutationSizeMax = uint64_t{1} << 62;
 
-// A bijection of the numbers below `size`, which the key chooses: a generalised Feistel cipher with
-// cycle walking (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002, methods 2
-// and 3). Statistical quality is what it has, not secrecy. Immutable.
+// A bijection of the numbers below `size` that the key selects. It is a generalised Feistel cipher
+// with cycle walking (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002,
+// methods 2 and 3). Its order is statistically random, but not secret. Immutable.
 class Permutation {
  public:
   // `size`: 1 to kPermutationSizeMax.
@@ -20,8 +20,8 @@ class Permutation {
   uint64_t At(uint64_t index) const;
 
  private:
-  // A bijection of the numbers below rows_ * columns_, of which fewer than columns_ are not below
-  // size_.
+  // A bijection of the numbers below rows_ * columns_. Fewer than columns_ of these numbers are at
+  // or above size_.
   uint64_t Encrypt(uint64_t index) const;
 
   const uint64_t size_;

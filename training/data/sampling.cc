@@ -7,7 +7,7 @@
 namespace geminid::trainer {
 namespace {
 
-// Keeps the samples' stream apart from those of the parameters, which come from the same seed.
+// Separates these streams from those of the parameters, which have the same seed.
 constexpr uint64_t kSampleStream = 0x73616D706C6573;  // "samples"
 constexpr uint64_t kEpochStream = 0x65706F636873;     // "epochs"
 

@@ -8,9 +8,8 @@
 
 namespace geminid::trainer {
 
-// Below, a window is one of the sequences without overlap that the data is divided into from its
-// first token on. Tokens after the last whole one, and the token that it is to foretell, are in
-// none.
+// The data is divided into windows: consecutive sequences without overlap, from the first token on.
+// No window contains the tokens after the last whole window, or that window's last target.
 enum class Sampling {
   kReplacement,  // a sequence begins at any token, drawn independently of the others
   kShuffle,      // each window once in each epoch, in an order of the epoch's own
@@ -18,17 +17,17 @@ enum class Sampling {
 };
 const char* Name(Sampling sampling);
 
-// How many windows of `context` tokens there are, each with the token after it. At least 1 where
+// The number of windows of `context` tokens, if each must have a next token. At least 1 if
 // CheckLength passes.
 uint64_t WindowsIn(uint64_t tokens, uint64_t context);
 
-// The first token of a run's sample of that number, which is counted from 0 through all epochs. It
-// depends on nothing else than these: samples can be drawn in any order, by any rank.
+// The first token of a run's sample. Samples are counted from 0 through all epochs. The result
+// depends only on these arguments, so any rank can draw samples in any order.
 uint64_t StartOfSample(Sampling sampling, uint64_t seed, uint64_t tokens, uint64_t context,
                        uint64_t sample);
 
-// The fewest steps in which `epochs` epochs end. The last step may reach into the next epoch.
-// INVALID_ARGUMENT, with what to do, where that is more than `steps_max`.
+// The smallest number of steps that completes `epochs` epochs. The last step may reach into the
+// next epoch. INVALID_ARGUMENT, with what to do, if this is more than `steps_max`.
 absl::StatusOr<uint64_t> StepsOfEpochs(uint64_t epochs, uint64_t windows,
                                        uint64_t sequences_per_step, uint64_t steps_max);
 

@@ -23,7 +23,7 @@ namespace {
 constexpr uint64_t kBlockBytes = uint64_t{4} << 20;
 constexpr DataWords kWords = {.flag = "--text", .what = "text", .files = "text files"};
 
-// What a file with a zero byte is, as far as its first bytes say.
+// Guesses from its first bytes what kind of file has a zero byte.
 std::string KindOf(std::string_view bytes) {
   using std::literals::string_view_literals::operator""sv;
   constexpr std::pair<std::string_view, const char*> kKinds[] = {
@@ -37,7 +37,7 @@ std::string KindOf(std::string_view bytes) {
   return "Remove it, or give --text the files to learn";
 }
 
-// The bytes of the file from its `from`-th on are new.
+// Checks the bytes from index `from` on; the earlier ones were checked before.
 absl::Status CheckIsText(const std::string& file, std::span<const uint8_t> bytes, size_t from) {
   const auto zero =
       std::find(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.end(), uint8_t{0});
@@ -47,7 +47,7 @@ absl::Status CheckIsText(const std::string& file, std::span<const uint8_t> bytes
                                                  zero - bytes.begin(), " is zero. ", KindOf(view)));
 }
 
-// Adds the sizes of the files, together at most kTextBytesMax.
+// Adds the sizes of the files to the listing. Together they may have at most kTextBytesMax.
 absl::Status Measure(const std::vector<std::string>& files, DataListing* listing) {
   uint64_t all = 0;
   for (const std::string& file : files) {
@@ -65,8 +65,7 @@ absl::Status Measure(const std::vector<std::string>& files, DataListing* listing
   return absl::OkStatus();
 }
 
-// Block by block, so that a file that is no text is found before all of it is in memory. `text` has
-// room for it.
+// Reads block by block, so that a file that is not text is found early. `text` has enough capacity.
 absl::Status Append(const DataFile& file, std::vector<uint8_t>* text,
                     const std::function<void(uint64_t done)>& on_progress) {
   errno = 0;

@@ -19,12 +19,12 @@ class Text final : public TokenSource {
  public:
   explicit Text(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
 
-  // The bytes of files, and of all files below directories, put end to end. Errors as of
-  // FindDataFiles; INVALID_ARGUMENT too for data that is empty or too large, before any of it is
-  // read, and for a file with a zero byte, which is no text, as soon as that byte is read.
+  // The concatenated bytes of the files, and of all files below the directories. Errors as of
+  // FindDataFiles. INVALID_ARGUMENT also for data that is empty or too large, before any of it is
+  // read; and for a file with a zero byte, which is not text, as soon as that byte is read.
   static absl::StatusOr<std::unique_ptr<Text>> Load(const std::vector<std::string>& paths,
                                                     const OnBytesRead& on_progress = nullptr);
-  // The files that Load would read now. Errors as of Load, but for what the bytes are.
+  // The files that Load would read now. Errors as of Load, except those about the bytes.
   static absl::StatusOr<DataListing> List(const std::vector<std::string>& paths);
 
   uint64_t tokens() const override { return bytes_.size(); }

@@ -33,7 +33,7 @@ static_assert(std::endian::native == std::endian::little, "the formats are littl
 constexpr DataWords kWords = {
     .flag = "--shards", .what = "token shard", .files = ".bin files of tokens"};
 constexpr uint64_t kHeaderBytes = 1024;
-constexpr uint64_t kSmallVocabulary = 65536;  // of uint16
+constexpr uint64_t kSmallVocabulary = 65536;  // the vocabulary of uint16
 
 struct Format {
   int32_t magic;
@@ -46,7 +46,7 @@ struct HeaderFields {
   int32_t magic, version, tokens;
 };
 
-// What else llm.c writes into files of this name, by its magic number.
+// Other files that llm.c writes with this suffix, by magic number.
 struct OtherFormat {
   int32_t magic;
   const char* what;
@@ -55,12 +55,12 @@ constexpr std::array kOtherFormats = {
     OtherFormat{20240326, "GPT-2 weights"},     OtherFormat{20240327, "a debugging state"},
     OtherFormat{20240328, "a tokenizer"},       OtherFormat{20240522, "an evaluation set"},
     OtherFormat{20240527, "an optimizer state"}, OtherFormat{20240803, "Llama 3 weights"}};
-// The magic numbers of llm.c are dates, and the versions beside them are small.
+// The magic numbers of llm.c are dates, and the versions after them are small.
 constexpr int32_t kFirstDate = 20240101;
 constexpr int32_t kLastDate = 20291231;
 constexpr int32_t kVersionMax = 99;
 
-// Of four bytes at least: two could be the first token of a file without a header.
+// At least four bytes, because two could be the first token of a file without a header.
 struct OtherKind {
   std::string_view magic;
   const char* what;
@@ -76,13 +76,13 @@ constexpr std::array kOtherKinds = {OtherKind{"PK\x03\x04"sv, "a zip archive, as
                                     OtherKind{"PAR1"sv, "Parquet"},
                                     OtherKind{"ARROW1"sv, "Arrow"}};
 constexpr size_t kMagicMax = 8;
-constexpr char kIndexMagic[] = "MMIDIDX";  // of the .idx beside a .bin of Megatron
+constexpr char kIndexMagic[] = "MMIDIDX";  // of the .idx file beside a .bin file of Megatron
 
 absl::Status Bad(const std::string& path, const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat("the token shard '", path, "' ", problem));
 }
 
-// The header of llm.c at the start of a file, if it has one.
+// The llm.c header at the start of a file, if there is one.
 std::optional<HeaderFields> HeaderOf(const base::Mapping& mapping) {
   HeaderFields fields;
   if (mapping.bytes() < sizeof(fields)) return std::nullopt;
@@ -93,7 +93,7 @@ std::optional<HeaderFields> HeaderOf(const base::Mapping& mapping) {
   return std::nullopt;
 }
 
-// What a file is that has no header of tokens, if it is something else than tokens alone.
+// The kind of a file without a token header, if it contains something else than tokens.
 std::string OtherKindOf(const std::string& path, const base::Mapping& mapping) {
   const std::string_view beginning(reinterpret_cast<const char*>(mapping.data()),
                                    std::min<uint64_t>(mapping.bytes(), kMagicMax));
@@ -117,7 +117,7 @@ std::string OtherKindOf(const std::string& path, const base::Mapping& mapping) {
   return is_date ? absl::StrCat("of llm.c's format ", fields.magic, ", which is not known") : "";
 }
 
-// "val" or "validation" is a word of the file's name, as in fineweb_val_000000.bin.
+// Whether "val" or "validation" is a word of the file's name, as in fineweb_val_000000.bin.
 bool IsForValidation(const std::string& path) {
   std::string name = std::filesystem::path(path).stem().string();
   for (char& c : name) c = absl::ascii_isalpha(c) ? absl::ascii_tolower(c) : ' ';
@@ -127,7 +127,7 @@ bool IsForValidation(const std::string& path) {
   });
 }
 
-// Of files below directories; those that were named themselves are meant.
+// Removes validation files below directories. Files that were named themselves stay.
 void LeaveOutValidation(const std::vector<std::string>& named, DataPaths* found) {
   const auto is_left = [&](const std::string& path) {
     return IsForValidation(path) && std::ranges::find(named, path) == named.end();
@@ -144,7 +144,7 @@ void LeaveOutValidation(const std::vector<std::string>& named, DataPaths* found)
 // Whether all of `count` tokens at `data` are below `vocabulary`.
 template <typename Token>
 bool AreBelow(const std::byte* data, uint64_t count, uint64_t vocabulary) {
-  constexpr uint64_t kRun = 4096;  // a constant length: the compiler's vectors
+  constexpr uint64_t kRun = 4096;  // a constant length lets the compiler vectorise
   const Token* tokens = reinterpret_cast<const Token*>(data);
   Token most = 0;
   for (; count >= kRun; count -= kRun, tokens += kRun) {
@@ -154,7 +154,7 @@ bool AreBelow(const std::byte* data, uint64_t count, uint64_t vocabulary) {
   return most < vocabulary;
 }
 
-// How many tokens follow a header, and of which size.
+// The number of tokens after a header; `token_bytes` gets their size.
 absl::StatusOr<uint64_t> CheckHeader(const std::string& path, const HeaderFields& fields,
                                      uint64_t file_bytes, uint64_t* token_bytes) {
   const Format& format = *std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& known) {
@@ -175,8 +175,8 @@ absl::StatusOr<uint64_t> CheckHeader(const std::string& path, const HeaderFields
   return announced;
 }
 
-// Gives back the pages that a pass over a file has read: the system's cache still has them, and the
-// next touch maps them again.
+// Unmaps the pages that a pass over a file has read. They stay in the page cache, and the next
+// access maps them again.
 void ForgetPages(const std::byte* from, uint64_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(from);
   const uintptr_t first = base::RoundUpToPage(address);
@@ -200,7 +200,7 @@ absl::StatusOr<std::unique_ptr<TokenShards>> TokenShards::Open(
 absl::Status TokenShards::Add(const std::string& path) {
   Shard shard;
   shard.path = path;
-  // Never waits for a pipe that took the file's place.
+  // O_NONBLOCK: if a pipe has replaced the file, open must not wait.
   shard.fd = base::UniqueFd(
       base::RetryOnEintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   if (!shard.fd.valid()) return DataPathError(kWords, path, {errno, std::generic_category()});
@@ -256,7 +256,7 @@ absl::Status TokenShards::Read(uint64_t first, std::span<int32_t> out) const {
   return absl::OkStatus();
 }
 
-// A file that became shorter would end this process by SIGBUS.
+// Access to a file that became shorter would end this process by SIGBUS.
 absl::Status TokenShards::CheckLongEnough(const Shard& shard) const {
   struct stat file = {};
   const bool same = ::fstat(shard.fd.get(), &file) == 0 &&
@@ -296,7 +296,7 @@ absl::Status TokenShards::CheckShard(const Shard& shard, uint64_t first, uint64_
   ForgetPages(data, count * shard.token_bytes);
   if (below) return absl::OkStatus();
   std::vector<int32_t> tokens(count);
-  return ReadShard(shard, first, tokens);  // which one it is
+  return ReadShard(shard, first, tokens);  // its error names the token
 }
 
 absl::Status TokenShards::CheckTokens(uint64_t first, uint64_t count) const {

@@ -1,4 +1,4 @@
-// Tokens in files, as tokenizers for other trainers leave them:
+// Token files in the formats that tokenizers for other trainers write:
 //
 //   llm.c     1024 bytes of int32: 20240520, 1, number of tokens, zeros; then uint16; or
 //             20240801, 7, number of tokens, zeros; then uint32
@@ -21,17 +21,17 @@
 
 namespace geminid::trainer {
 
-// What of a directory is read.
+// The files of a directory that are read.
 inline constexpr char kShardSuffix[] = ".bin";
 
-// The files are mapped and never read as a whole: memory holds what is in use.
+// The files are mapped and never read as a whole, so memory holds only the pages in use.
 class TokenShards final : public TokenSource {
  public:
-  // Files, and all files below directories that end with ".bin", by path. Of a directory, files for
-  // validation ("val" or "validation" is a word of their name) are left out, unless there are no
-  // others. `vocabulary` is what the tokens must be below. INVALID_ARGUMENT names the file that
-  // cannot be right and says why: it is cut short, its size is odd, a header has another version,
-  // or it is a file of another kind.
+  // Opens files, and all files below directories that end with ".bin", by path. In a directory,
+  // files for validation ("val" or "validation" is a word of the name) are left out, unless there
+  // are no others. All tokens must be below `vocabulary`. INVALID_ARGUMENT names the file and says
+  // what is wrong: it is truncated, its size is odd, its header has another version, or it is a
+  // file of another kind.
   static absl::StatusOr<std::unique_ptr<TokenShards>> Open(const std::vector<std::string>& paths,
                                                            uint64_t vocabulary);
 
@@ -45,7 +45,7 @@ class TokenShards final : public TokenSource {
     std::string path;
     base::UniqueFd fd;
     base::Mapping mapping;
-    uint64_t first = 0;  // of all tokens
+    uint64_t first = 0;  // its number among all tokens
     uint64_t tokens = 0;
     uint64_t data_offset_bytes = 0;
     uint64_t token_bytes = 0;

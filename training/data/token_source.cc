@@ -16,7 +16,7 @@ std::string SequenceTakes(const TokenRange& range, uint64_t context) {
                       " (the context and the ", unit.substr(0, unit.size() - 1), " after it)");
 }
 
-// "--context 99 or less", if any does.
+// "give --context 99 or less, or ", if any context fits.
 std::string ContextThatFits(uint64_t tokens) {
   return tokens < 2 ? "" : absl::StrCat("give --context ", tokens - 1, " or less, or ");
 }

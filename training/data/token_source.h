@@ -19,29 +19,30 @@ struct DataFile {
   uint64_t bytes = 0;
 };
 
-// What was read, for people.
+// The files that were read, for people.
 struct DataListing {
   std::vector<DataFile> files;
-  std::vector<std::string> left_out;  // which file or directory, and why
+  std::vector<std::string> left_out;  // the file or directory, and why
 };
 
-// "3 files, 1200 bytes: a.txt 200, b.txt 400, c.txt 600". Of many files the first ones are named.
+// "3 files, 1200 bytes: a.txt 200, b.txt 400, c.txt 600". Names only the first files if there are
+// many.
 std::string Describe(const DataListing& listing);
 
 // The first difference between the files of two listings, for people: "'b.txt' has 700 bytes and
-// had 400". Empty where there is none.
+// had 400". Empty if there is none.
 std::string FirstDifference(const DataListing& was, const DataListing& is);
 
-// How every token is looked at before the first step.
+// How Check looks at the tokens before the first step.
 struct TokenCheck {
   size_t threads = 1;
-  uint64_t part = 0;  // which of `parts` equal parts of the tokens
+  uint64_t part = 0;  // the part to check, of `parts` equal ones
   uint64_t parts = 1;
-  // Called by one thread at a time, with tokens of the part.
+  // Called by one thread at a time. The numbers are tokens of the part.
   std::function<void(uint64_t done, uint64_t of)> on_progress = nullptr;
 };
 
-// Called between blocks of what is read.
+// Called after each block that was read.
 using OnBytesRead = std::function<void(uint64_t done, uint64_t of)>;
 
 // Immutable; any number of threads may read.
@@ -51,10 +52,11 @@ class TokenSource {
   virtual uint64_t tokens() const = 0;
   // "bytes" or "tokens", for messages.
   virtual const char* unit() const = 0;
-  // Writes tokens [first, first + out.size()), which exist. INVALID_ARGUMENT names the file and the
-  // place of a token that is outside of the vocabulary.
+  // Writes the tokens [first, first + out.size()), which must exist. INVALID_ARGUMENT names the
+  // file and the position of a token outside of the vocabulary.
   virtual absl::Status Read(uint64_t first, std::span<int32_t> out) const = 0;
-  // As Read says of the first token that is outside of the vocabulary.
+  // Looks at all tokens of the part. The error is that of Read for the first token outside of the
+  // vocabulary.
   virtual absl::Status Check(const TokenCheck&) const { return absl::OkStatus(); }
 
   const DataListing& listing() const { return listing_; }
@@ -63,7 +65,7 @@ class TokenSource {
   DataListing listing_;
 };
 
-// Consecutive tokens of a source, which outlives it.
+// Consecutive tokens of a source. The source outlives the range.
 struct TokenRange {
   const TokenSource* source = nullptr;
   uint64_t first = 0;
@@ -72,22 +74,22 @@ struct TokenRange {
   static TokenRange All(const TokenSource& source) { return {&source, 0, source.tokens()}; }
 };
 
-// INVALID_ARGUMENT unless the range holds at least one sequence and its next token; says the
-// largest context that would do.
+// INVALID_ARGUMENT unless the range holds at least one sequence and the token after it. The error
+// says the largest context that fits.
 absl::Status CheckLength(const TokenRange& range, uint64_t context);
 
-// The tokens [start, start + count) of the range as inputs, and those one further on as what they
-// are to foretell; both are added at the ends.
+// Appends the tokens [start, start + count) of the range as inputs, and the tokens one position
+// later as targets.
 absl::Status AppendSequence(const TokenRange& range, uint64_t start, uint64_t count,
                             std::vector<int32_t>* tokens, std::vector<int32_t>* targets);
 
 struct Split {
   TokenRange training;
-  TokenRange held_out;  // the last ones; none with a share of 0
+  TokenRange held_out;  // the last tokens; empty if the share is 0
 };
 
-// Holds out the last `share` of the tokens, rounded to whole ones. INVALID_ARGUMENT if a part that
-// is not empty by intention has no sequence.
+// Holds out the last `share` of the tokens, rounded to whole tokens. INVALID_ARGUMENT if a part
+// that should not be empty is shorter than a sequence.
 absl::StatusOr<Split> SplitTokens(const TokenSource& source, double share, uint64_t context);
 
 }  // namespace geminid::trainer

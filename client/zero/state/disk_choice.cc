@@ -9,7 +9,7 @@
 namespace geminid::zero {
 namespace {
 
-// That have something for the disk, in order.
+// The chunks that have state for the disk, in order.
 std::vector<size_t> Candidates(const Layout& layout, StateStoreOptions options) {
   options.on_disk.assign(layout.chunks.size(), true);
   const StateList list = ListState(layout, options);
@@ -53,7 +53,7 @@ DiskChoice ChooseOnDisk(const Layout& layout, StateStoreOptions options, uint64_
   for (const ChunkShape& chunk : layout.chunks) choice.trained_chunks += chunk.trainable ? 1 : 0;
   const uint64_t usable = room_bytes - room_bytes / kRoomLeft;
   if (choice.undivided_bytes > usable && !candidates.empty()) {
-    // Each chunk more takes less host memory, and each look lists all state: few looks.
+    // More chunks on disk take less host memory. Each try lists all state, so bisection saves time.
     size_t least = 1, most = candidates.size();
     while (least < most) {
       const size_t count = least + (most - least) / 2;

@@ -1,6 +1,7 @@
-// How many bytes all processes of this rank in its run have written to disk: a word in a chunk of
-// host memory that each process claims of the one before it, also where it has no state on disk
-// itself. Without a run there is no other process, and the word is this object's own.
+// Counts the bytes that all processes of this rank in its run have written to disk. The count is a
+// word in a chunk of host memory. Each process claims this chunk from the previous one, even if it
+// has no state on disk itself. Without a run there is no other process, and the word is in this
+// object.
 #ifndef GEMINID_CLIENT_ZERO_STATE_DISK_COUNT_H_
 #define GEMINID_CLIENT_ZERO_STATE_DISK_COUNT_H_
 
@@ -17,13 +18,14 @@ namespace geminid::zero {
 
 class DiskCount {
  public:
-  // `resume`: goes on from a predecessor's, if there is one. The session outlives it.
+  // `resume`: continues the count of a previous process, if there is one. The session outlives the
+  // count.
   static absl::StatusOr<std::shared_ptr<DiskCount>> Create(Session* session, bool resume);
 
-  // A successor finds it from now on.
+  // From now on a replacement process finds the count.
   absl::Status Share();
   std::atomic<uint64_t>& bytes() { return *bytes_; }
-  // Its memory goes back to the session. Nothing else may be called after it.
+  // Returns the memory to the session. No other function may be called after this.
   absl::Status Free();
 
  private:

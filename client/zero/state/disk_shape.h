@@ -1,5 +1,5 @@
-// What of the optimizer's state is on disk, and how many bytes that takes there and in host memory.
-// Pure.
+// The part of the optimizer's state that is on disk, and the bytes that it takes there and in host
+// memory. Pure.
 #ifndef GEMINID_CLIENT_ZERO_STATE_DISK_SHAPE_H_
 #define GEMINID_CLIENT_ZERO_STATE_DISK_SHAPE_H_
 
@@ -18,39 +18,39 @@ namespace geminid::zero {
 
 struct DiskStateOptions {
   StateDisk disk{};
-  std::string name{};  // of the rank in its run; empty: it is of none
-  bool kept = false;   // a successor may go on from the files
-  // What was written is added to this, which outlives it. Null: nobody asks.
+  std::string name{};  // of the rank in its run; empty: there is no run
+  bool kept = false;   // a replacement process may resume from the files
+  // A count of the bytes written, which outlives this. Null: they are not counted.
   std::atomic<uint64_t>* written = nullptr;
   absl::Duration timeout = absl::Minutes(5);
-  // Of the session, which outlives this. Null: nobody asks.
+  // The session's counters, which outlive this. Null: there are none.
   shm::ClientCounters* counters = nullptr;
 };
 
-// What of one extent is on disk; nothing without elements.
+// The part of one extent that is on disk. Without elements nothing is.
 struct DiskShape {
   uint64_t elements = 0;
   DataType type = DataType::kBFloat16;       // of the weight
   DataType state_type = DataType::kFloat32;  // of the arrays
   size_t arrays = 0;
 
-  // Each a multiple of what the widest loads of a processor want.
+  // Each is a multiple of the width of a processor's widest loads.
   uint64_t remainder_bytes() const;
   uint64_t array_bytes() const;
   uint64_t payload_bytes() const;
 };
 
-// By extent.
+// The payload bytes of each extent.
 std::vector<uint64_t> PayloadsOf(const std::vector<DiskShape>& extents);
 
-// Of the record that a successor reads, before a word for each extent.
+// The bytes of the record that a replacement process reads. A word for each extent follows it.
 inline constexpr uint64_t kDiskRecordBytes = 8;
 
-// Host memory for state on disk: bytes by what they are for, in order. The first is the record that
-// a successor reads, the second the window, then the places of updates.
+// The bytes of host memory for state on disk, by purpose and in this order: the record that a
+// replacement process reads, the window, then the places of updates.
 std::vector<uint64_t> DiskMemoryBytes(const std::vector<DiskShape>& extents);
 
-// Of all files together, one in each folder.
+// The bytes of all files together. Each folder has one file.
 uint64_t DiskFileBytes(const std::vector<DiskShape>& extents, size_t folders);
 
 }  // namespace geminid::zero

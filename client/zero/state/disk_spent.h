@@ -1,5 +1,5 @@
-// Whether a step was refused since it would write more to disk than StateDisk::endurance_bytes
-// allows: on all ranks, and nothing has changed. What this project's trainer asks.
+// Whether a step was refused because it would exceed StateDisk::endurance_bytes. All ranks refuse
+// such a step, and nothing has changed. For this project's trainer.
 #ifndef GEMINID_CLIENT_ZERO_STATE_DISK_SPENT_H_
 #define GEMINID_CLIENT_ZERO_STATE_DISK_SPENT_H_
 

@@ -13,10 +13,10 @@
 namespace geminid::zero {
 namespace {
 
-constexpr uint32_t kDepth = 256;  // of updates: more than the blocks of a usual granule
+constexpr uint32_t kDepth = 256;  // for updates; more than a usual granule's blocks
 constexpr uint32_t kWindowDepth = 32;
 
-// Where a buffer for the disk begins in memory that is aligned less.
+// The first block boundary in memory that may be aligned less.
 std::byte* FirstBlock(std::byte* memory) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
   return memory + (base::RoundUp(address, disk::kBlockBytes) - address);
@@ -26,7 +26,7 @@ std::byte* FirstBlock(std::byte* memory) {
 
 struct DiskState::Record {
   uint64_t identity;  // of the files
-  // Then a word for each extent.
+  // A word for each extent follows.
   std::atomic<uint32_t>* sets() { return reinterpret_cast<std::atomic<uint32_t>*>(this + 1); }
 };
 
@@ -51,9 +51,10 @@ absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskSha
   spec.bytes = disk::ExtentMap(PayloadsOf(extents)).total_bytes();
   spec.limit_bytes = options.disk.limit_bytes;
   if (claimed || options.kept) spec.name = disk::NameOfFiles(options.name);
-  // A successor goes on from nothing else: it waits for the dead process's disk as for its own.
+  // A replacement needs these files, so it waits for the dead process's disk as long as for its
+  // own.
   if (claimed) spec.patience = options.timeout;
-  // What an earlier process of the run left is of no use, and takes the space.
+  // Files of an earlier process of the run are of no use, and take space.
   if (!claimed && !options.kept && !options.name.empty()) {
     disk::RemoveFiles(disk::PathsOfFiles(options.disk.folders, options.name), /*identity=*/{});
   }
@@ -68,7 +69,7 @@ absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskSha
   std::unique_ptr<DiskState> made(
       new DiskState(std::move(extents), options, std::move(files), record));
   absl::Status started = made->Start(memory);
-  // Nobody goes on from this process: its files end with it, however it ends.
+  // If no process resumes from this one, the files lose their names and end with this process.
   if (started.ok() ? !options.kept : !claimed) made->Remove();
   if (!started.ok()) return started;
   return made;
@@ -86,7 +87,7 @@ absl::Status DiskState::Start(const std::vector<std::byte*>& memory) {
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<disk::FileIo> io, disk::MakeFileIo({.depth = kDepth}));
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<disk::FileIo> window_io,
                            disk::MakeFileIo({.depth = kWindowDepth}));
-  io->UseBuffers(buffers).IgnoreError();  // how() says it
+  io->UseBuffers(buffers).IgnoreError();  // how() reports it
   io_ = std::make_unique<disk::ExtentIo>(files_, map_, std::move(io), options_.timeout, &traffic_);
   window_.io = std::make_unique<disk::ExtentIo>(files_, map_, std::move(window_io),
                                                 options_.timeout, &traffic_);
@@ -109,7 +110,7 @@ StateView DiskState::ViewOf(uint32_t extent, std::span<std::byte> in_memory,
 }
 
 disk::ExtentKey DiskState::KeyOf(uint32_t granule, uint64_t epoch, uint32_t sets) {
-  constexpr int kSetsBits = 24;  // an epoch has 40 (proto/shm/commit_layout.h)
+  constexpr int kSetsBits = 24;  // an epoch has 40 bits (proto/shm/commit_layout.h)
   return {.owner = granule,
           .version = epoch << kSetsBits | (sets & ((uint32_t{1} << kSetsBits) - 1))};
 }

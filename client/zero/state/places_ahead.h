@@ -1,4 +1,4 @@
-// How far ahead of its update state that lies elsewhere is fetched.
+// The number of places for state that is fetched ahead of its update.
 #ifndef GEMINID_CLIENT_ZERO_STATE_PLACES_AHEAD_H_
 #define GEMINID_CLIENT_ZERO_STATE_PLACES_AHEAD_H_
 
@@ -6,7 +6,7 @@
 
 namespace geminid::zero {
 
-// Places that state passes through: in one it comes, in one it is updated, from one it leaves.
+// One place receives state, in one the state is updated, and one sends state back.
 inline constexpr size_t kPlacesAhead = 3;
 
 }  // namespace geminid::zero

@@ -1,4 +1,4 @@
-// Which part of which tensor lies where in a rank's shard. Pure arithmetic.
+// The positions of tensors' parts in a rank's shard. Pure arithmetic.
 #ifndef GEMINID_CLIENT_ZERO_STATE_SHARD_PARTS_H_
 #define GEMINID_CLIENT_ZERO_STATE_SHARD_PARTS_H_
 
@@ -18,7 +18,7 @@ struct ShardPart {
   uint64_t elements = 0;
 };
 
-// The parts of `tensor`, of so many elements, that the rank's shard holds, in order.
+// The parts of `tensor` in the rank's shard, in order. `elements` is the size of the whole tensor.
 std::vector<ShardPart> PartsOfTensor(const Layout& layout, uint32_t tensor, uint64_t elements,
                                      int rank);
 

@@ -17,15 +17,15 @@ absl::StatusOr<std::vector<ChunkId>> StateChunks::Allocate(const std::vector<Chu
   std::vector<ChunkId> ids;
   for (const ChunkHandle& handle : *handles) {
     ids.push_back(handle.id);
-    // Zeros are a payload: no chunk of the state is free storage.
+    // Zeros are contents, so no chunk of the state counts as free storage.
     session_.Transition(handle.id, ChunkState::kHold);
   }
   all_.insert(all_.end(), ids.begin(), ids.end());
   return ids;
 }
 
-// Only the daemon's word that there are none means that: whoever cannot ask must not take what is
-// there for nothing, and free it.
+// Only NOT_FOUND means that there are no chunks. After another error this process does not know,
+// and must not go on without the chunks and free them.
 absl::StatusOr<std::optional<std::vector<ChunkId>>> StateChunks::Claim(
     const std::vector<ChunkSpec>& specs) {
   const absl::StatusOr<std::vector<ChunkHandle>> handles = geminid::Claim(session_, specs);
@@ -56,7 +56,7 @@ absl::Status StateChunks::WaitSettled() {
 // --- in the arena --------------------------------------------------------------------------------
 
 absl::Status StateChunks::TakeExtent(ChunkId chunk) {
-  // The daemon has the words for what does not fit.
+  // If the chunk does not fit, the daemon words the error.
   const bool fits = session_.Bytes(chunk) <= session_.arena_bytes() - device_bytes_;
   return session_.AllocateExtent(chunk, fits ? device_bytes_ : kAnyOffset, /*may_evict=*/true)
       .Wait(timeout_);
@@ -166,7 +166,7 @@ void StateChunks::StayAfterAll() {
     if (held.refuge != kNoChunk && held.refuge != held.chunk) refuges.push_back(held.refuge);
     held.refuge = kNoChunk;
   }
-  Free(refuges).IgnoreError();  // should it fail, they stay until the session ends
+  Free(refuges).IgnoreError();  // if this fails, they stay until the session ends
 }
 
 absl::Status StateChunks::Leave() {

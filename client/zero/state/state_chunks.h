@@ -1,5 +1,5 @@
-// The session's chunks that the optimizer's state lies in: of which those in the arena are held
-// there by leases, and can make way for other jobs.
+// The session's chunks for the optimizer's state. Leases hold chunks in the arena, and these chunks
+// can make way for other jobs.
 #ifndef GEMINID_CLIENT_ZERO_STATE_STATE_CHUNKS_H_
 #define GEMINID_CLIENT_ZERO_STATE_STATE_CHUNKS_H_
 
@@ -20,58 +20,62 @@ namespace geminid::zero {
 // Not thread-safe.
 class StateChunks {
  public:
-  // `timeout`: for each answer of the daemon.
+  // `timeout` is for each answer of the daemon.
   StateChunks(Session* session, absl::Duration timeout) : session_(*session), timeout_(timeout) {}
 
-  // New ones, zeroed; or those that a predecessor left, nothing if there are none such.
+  // Allocates zeroed chunks, or claims those of a previous process; nothing if there are none.
   absl::StatusOr<std::vector<ChunkId>> Allocate(const std::vector<ChunkSpec>& specs);
   absl::StatusOr<std::optional<std::vector<ChunkId>>> Claim(const std::vector<ChunkSpec>& specs);
   const std::vector<ChunkId>& all() const { return all_; }
   Session& session() const { return session_; }
 
-  // Some of them; all, after which nothing else may be called.
+  // Frees some chunks, or all of them. No other function may be called after FreeAll.
   absl::Status Free(const std::vector<ChunkId>& chunks);
   absl::Status FreeAll();
-  // Requests are carried out in order: copies that have ended are settled when this returns.
+  // The session executes requests in order, so copies that have ended are settled when this
+  // returns.
   absl::Status WaitSettled();
 
   // --- in the arena ---
 
-  // Zeroed, at its lowest free places. `keeps`: their contents, between steps.
+  // Places zeroed chunks at the lowest free offsets. `keeps`: their contents matter between steps.
   absl::Status Place(const std::vector<ChunkId>& chunks, const ComputePlace& place,
                      bool keeps = true);
-  // Likewise, for copies and the trainer to fill again and again: never published, of no contents.
+  // The same for chunks that copies and the trainer fill again and again. These chunks are never
+  // published, and their contents do not matter between steps.
   absl::Status PlaceOpen(const std::vector<ChunkId>& chunks);
-  // One that is there.
+  // Holds a chunk that is already in the arena.
   absl::Status Hold(ChunkId chunk, bool keeps = true);
-  // Copies homes there; the homes are the older copies from then on.
+  // Copies chunks from their homes to the arena. From then on the homes have older copies.
   absl::Status MoveIn(const std::vector<ChunkId>& chunks);
   uint64_t device_bytes() const { return device_bytes_; }
-  // There is something whose contents are kept.
+  // Whether a held chunk has contents that matter between steps.
   bool any_kept() const {
     return std::ranges::any_of(held_, [](const Held& held) { return held.keeps; });
   }
 
   // --- other jobs' turn ---
 
-  // All that lies in the arena leaves it, contents kept on the host, and comes back to the same
-  // addresses. First room is made for what has no home: RESOURCE_EXHAUSTED, and nothing has moved.
+  // Leave() moves all held chunks out of the arena, with their contents on the host. Return()
+  // brings them back to the same addresses. Before that, PrepareToLeave() allocates host memory for
+  // chunks without a home: RESOURCE_EXHAUSTED if there is none, and nothing has moved.
+  // StayAfterAll() cancels it.
   absl::Status PrepareToLeave();
   void StayAfterAll();
   absl::Status Leave();
   absl::Status Return();
-  // Instead: it does not come back. Where each chunk's contents are.
+  // Instead of Return(): the chunks stay on the host. Returns the chunk with each one's contents.
   std::map<ChunkId, ChunkId> StayOnHost();
 
  private:
-  // A chunk in the arena, and where it waits while it is not there.
+  // A chunk in the arena, and its place on the host while it is not there.
   struct Held {
     ChunkId chunk = kNoChunk;
     std::optional<Lease> lease{};
-    ChunkId refuge = kNoChunk;  // its home, or a chunk for it
+    ChunkId refuge = kNoChunk;  // its home, or a chunk that serves as one
     uint64_t offset = 0;
     bool keeps = true;
-    bool open = false;  // not published: nobody can lease it
+    bool open = false;  // not published, so nobody can lease it
   };
 
   absl::Status TakeExtent(ChunkId chunk);

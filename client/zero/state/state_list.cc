@@ -12,13 +12,13 @@
 namespace geminid::zero {
 namespace {
 
-// Of the optimizer's arrays, in order.
+// The kinds of the optimizer's arrays, in order.
 constexpr std::array<ChunkKind, kMaxStateArrays> kArrayKinds = {ChunkKind::kExpAvg,
                                                                 ChunkKind::kExpAvgSq};
-constexpr uint64_t kHomeAlignment = 64;  // as Session::Allocate gives homes
+constexpr uint64_t kHomeAlignment = 64;  // as Session::Allocate aligns homes
 constexpr size_t kTensorStates = 2;      // versions of the numbers per tensor
 
-// Of an optimizer without arrays an fp32 chunk has nothing for the disk.
+// If the optimizer has no arrays, an fp32 chunk has nothing for the disk.
 DiskShape DiskShapeOf(const ChunkShape& chunk, bool on_disk, const StateStoreOptions& options) {
   if (!on_disk || !chunk.trainable) return {};
   const DiskShape shape = {.elements = chunk.granule_elements,

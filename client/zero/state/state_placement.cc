@@ -6,7 +6,7 @@ namespace geminid::zero {
 namespace {
 
 constexpr size_t kCandidates = 4;
-constexpr uint64_t kStreamedShare = 16;  // of the arena, one part
+constexpr uint64_t kStreamedShare = 16;  // one sixteenth of the arena
 constexpr uint64_t kLeastStreamedElements = 1024;
 constexpr uint64_t kMostStreamedElements = uint64_t{2} << 20;
 // Times of operators in one sample differ by about this much between runs.

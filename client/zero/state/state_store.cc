@@ -83,7 +83,7 @@ size_t StateStore::arrays_of(uint32_t granule) const {
 
 absl::Status StateStore::Free() {
   if (disk_.state != nullptr) disk_.state->Remove();
-  disk_.state.reset();  // the space of its files is free, and the kernel has none of its memory
+  disk_.state.reset();  // frees the files' space, and the kernel lets go of the memory
   return chunks_.FreeAll();
 }
 
@@ -239,7 +239,7 @@ void StateStore::FindAddresses() {
   }
 }
 
-// It is read where it is.
+// From now on state is read on the host.
 void StateStore::StayOnHost() {
   const std::map<ChunkId, ChunkId> refuge_of = chunks_.StayOnHost();
   const auto stay = [&](ChunkId* chunk) {

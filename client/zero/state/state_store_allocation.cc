@@ -1,4 +1,4 @@
-// What a StateStore allocates, and where in that each granule is.
+// Allocates a StateStore's chunks, and finds each granule's place in them.
 #include <utility>
 #include <vector>
 
@@ -79,7 +79,7 @@ void StateStore::TakeGranules(const StateList& list, const std::vector<ChunkId>&
 
 absl::Status StateStore::MakeDisk(const StateList& list, const std::vector<ChunkId>& ids) {
   if (list.first_staging == list.first_of_disk) {
-    // What an earlier process of the run left there is of no use.
+    // Files of an earlier process of the run are of no use.
     if (options_.disk.has_value() && !left_.claimed && !options_.disk->name.empty()) {
       disk::RemoveFiles(disk::PathsOfFiles(options_.disk->disk.folders, options_.disk->name),
                         /*identity=*/{});

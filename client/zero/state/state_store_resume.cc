@@ -1,9 +1,10 @@
-// State that a predecessor of this process left: its chunks are claimed, and the version words say
-// which extents hold the newest state. All of it comes to where it is when an engine begins: what
-// has homes, to the homes, since the next plan decides anew what lives on the device.
+// Takes over the state of a previous process. The store claims its chunks, and reads from the
+// version words which extents hold the newest state. Then it moves all state to where it is when an
+// engine begins. State with a home goes home, since the next plan decides anew what lives on the
+// device.
 //
-// Whatever instruction this process dies at, its own successor finds the same: copies home repeat,
-// and a granule's place changes by one store, after its bytes are there.
+// This process may die at any instruction, and its replacement still finds the same state. Copies
+// home can be repeated, and a granule's place changes by one store, after its bytes are there.
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -21,8 +22,8 @@ constexpr char kNotesName[] = "step notes";
 
 }  // namespace
 
-// Where state lies is what the note says, whatever this process would choose. Without a note it may
-// be what this process chooses all the same.
+// The note decides where state lies, not this process. Without a note, the state may still lie
+// where this process would put it.
 absl::Status StateStore::ClaimNoteOfDisk() {
   if (!options_.NotesDisk()) return absl::OkStatus();
   std::optional<std::vector<ChunkId>> ids;
@@ -37,7 +38,7 @@ absl::Status StateStore::ClaimNoteOfDisk() {
   return absl::OkStatus();
 }
 
-// Before there is any state that it is about.
+// Called before the state exists that the note is about.
 absl::Status StateStore::NoteDisk() {
   if (!options_.NotesDisk()) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(disk_.count->Share());
@@ -71,7 +72,7 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(StateList* list) {
     if (left_.note_of_disk == kNoChunk) GEMINID_RETURN_IF_ERROR(NoteDisk());
     return *ids;
   }
-  SetResumable(false);  // before what it spoke of goes
+  SetResumable(false);  // before the state is freed
   GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
   if (left_.note_of_disk != kNoChunk) {
     options_.on_disk = left_.chosen_on_disk;
@@ -100,7 +101,7 @@ absl::Status StateStore::ObtainNotes() {
   return absl::OkStatus();
 }
 
-// They never left the device, and have no other place.
+// Holds chunks that never left the device and have no other place.
 absl::Status StateStore::HoldClaimed(const std::vector<ChunkId>& chunks) {
   for (const ChunkId chunk : chunks) {
     if (chunks_.session().ResidencyOf(chunk) != geminid::Residency::kResident) {
@@ -112,8 +113,8 @@ absl::Status StateStore::HoldClaimed(const std::vector<ChunkId>& chunks) {
   return absl::OkStatus();
 }
 
-// What is there cannot be gone on from, for good. Another error may pass, and the next successor
-// try again.
+// Notes a lasting reason why training cannot go on from the state. Another error may pass, so it is
+// returned, and the next replacement process may try again.
 absl::Status StateStore::NoteWhatIsLeft(absl::Status found) {
   if (!found.ok() && !absl::IsNotFound(found) && !absl::IsDataLoss(found)) return found;
   left_.status = std::move(found);
@@ -146,7 +147,7 @@ absl::Status StateStore::TakeUp() {
   return absl::OkStatus();
 }
 
-// One for each form that is trained.
+// Finds one spare for each form with trained extents.
 absl::Status StateStore::FindSpares(const std::vector<bool>& used) {
   const Tier tier = options_.on_device ? kDevice : kHost;
   std::vector<ChunkSpec> specs;
@@ -167,7 +168,8 @@ std::optional<uint32_t> StateStore::UnusedExtent(const StateForm& form,
   return std::nullopt;
 }
 
-// An extent is one granule's, of its form. Beyond those of the list there are the device's spares.
+// Checks that an extent belongs to one granule, of the extent's form. Numbers beyond the list are
+// those of the device's spares.
 absl::Status StateStore::ReadVersions(std::vector<bool>* used, OnDeviceSpares* on_device_spares) {
   for (const ChunkShape& chunk : layout_.chunks) {
     for (uint32_t g = chunk.first_granule; g < chunk.first_granule + chunk.granules; ++g) {
@@ -201,7 +203,7 @@ absl::Status StateStore::CopyHome(ChunkId from, ChunkId to) {
       .Wait(options_.timeout);
 }
 
-// A device copy is never older than its home.
+// Copies home all state in the arena, which is never older than its home.
 absl::Status StateStore::CopyAllHome() {
   for (const ChunkId chunk : chunks_.all()) {
     if (chunks_.session().Home(chunk) == nullptr) continue;

@@ -1,4 +1,4 @@
-// Where the state of one granule is in memory.
+// The addresses of one granule's state.
 #ifndef GEMINID_CLIENT_ZERO_STATE_STATE_VIEW_H_
 #define GEMINID_CLIENT_ZERO_STATE_STATE_VIEW_H_
 
@@ -12,7 +12,7 @@ namespace geminid::zero {
 
 inline constexpr size_t kMaxStateArrays = 2;
 
-// Frozen granules have a weight alone; fp32 weights have no remainder.
+// Frozen granules have only a weight, and fp32 weights have no remainder.
 struct StateView {
   DataType type = DataType::kBFloat16;  // of the weight
   std::byte* weight = nullptr;

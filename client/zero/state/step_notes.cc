@@ -10,7 +10,7 @@
 namespace geminid::zero {
 namespace {
 
-// What a tensor may have of its own, in the order in which it is noted.
+// The rates that a tensor may have of its own, in the order of the note.
 constexpr std::array kRates = {&TensorRates::learning_rate, &TensorRates::weight_decay,
                                &TensorRates::beta1, &TensorRates::beta2, &TensorRates::epsilon};
 
@@ -23,7 +23,7 @@ struct StepNotes::Header {
   double grad_scale;
   double gradient_norm;
   uint32_t tensors;
-  uint32_t crc32c;  // of the whole slot, with a 0 here
+  uint32_t crc32c;  // of the whole slot, with 0 in this field
 };
 
 struct StepNotes::Rates {

@@ -1,6 +1,6 @@
-// The rates and scalars of a step's update. They are noted before the step's commit record. So
-// an update that is interrupted is finished with the same bits, by the successor of this rank or of
-// one that had not committed the step.
+// The rates and scalars of a step's update. They are noted before the step's commit record. So the
+// replacement of this rank, or of a rank that had not committed the step, finishes an interrupted
+// update with the same bits.
 //
 // A chunk of host memory has two slots for notes, as there are two commit records. The step's epoch
 // says which slot it uses.
@@ -18,11 +18,11 @@
 
 namespace geminid::zero {
 
-// What a step updates one tensor with.
+// The rates with which a step updates one tensor.
 struct TensorRates {
   std::optional<double> learning_rate = {};  // in place of the step's
   std::optional<double> weight_decay = {};   // in place of the tensor's own
-  // In place of the optimizer's.
+  // These replace the optimizer's values.
   std::optional<double> beta1 = {};
   std::optional<double> beta2 = {};
   std::optional<double> epsilon = {};
@@ -41,14 +41,14 @@ class StepNotes {
   // `memory` has BytesFor(tensors), aligned to 8, and outlives this.
   StepNotes(std::byte* memory, size_t tensors) : memory_(memory), tensors_(tensors) {}
 
-  // `epoch`: that the step's record will have.
+  // `epoch` is the epoch that the step's record will have.
   void Write(uint64_t epoch, const StepNote& note);
-  // DATA_LOSS where it was not written.
+  // DATA_LOSS if the epoch's note was not written.
   absl::Status Read(uint64_t epoch, StepNote* note) const;
 
-  // A note as it lies in a slot, for another rank of the run.
+  // A note in the form of a slot, for another rank of the run.
   static std::vector<std::byte> Encode(uint64_t epoch, size_t tensors, const StepNote& note);
-  // DATA_LOSS where the bytes are not the note of this epoch and so many tensors.
+  // DATA_LOSS if the bytes are not a note of this epoch and this number of tensors.
   static absl::Status Decode(uint64_t epoch, size_t tensors, std::vector<std::byte> slot,
                              StepNote* note);
 

@@ -1,5 +1,5 @@
-// How many updates each tensor has had, where some steps leave tensors out: what its optimizer's
-// step depends on, and PyTorch counts in the same way.
+// Counts the updates of each tensor, if some steps leave tensors out. The optimizer's step depends
+// on this count. PyTorch counts in the same way.
 #ifndef GEMINID_CLIENT_ZERO_STATE_UPDATE_COUNTS_H_
 #define GEMINID_CLIENT_ZERO_STATE_UPDATE_COUNTS_H_
 
@@ -19,18 +19,18 @@ class UpdateCounts {
   UpdateCounts() = default;  // nothing is counted
   explicit UpdateCounts(size_t tensors) : counts_(tensors) {}
 
-  // As they are kept and saved.
+  // The counts as they are stored and saved.
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(counts_)); }
-  // As many bytes as there are.
+  // `bytes` has as many bytes as bytes().
   void Set(std::span<const std::byte> bytes) {
     if (!counts_.empty()) std::memcpy(counts_.data(), bytes.data(), bytes.size());
   }
 
-  // An update of all tensors that are not skipped.
+  // Counts an update of all tensors that are not skipped.
   void Count(std::span<const TensorRates> rates) {
     for (size_t t = 0; t < counts_.size(); ++t) counts_[t] += rates[t].skip ? 0 : 1;
   }
-  // 0: it is not counted, and has had all updates.
+  // 0: updates are not counted, and the tensor has had all of them.
   uint64_t of(size_t tensor) const { return counts_.empty() ? 0 : counts_[tensor]; }
 
  private:

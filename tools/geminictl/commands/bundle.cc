@@ -40,7 +40,7 @@ constexpr const char* kKernelFiles[] = {"/proc/version",     "/proc/meminfo",
                                         "/etc/os-release",   "/proc/filesystems"};
 constexpr const char* kPages[] = {"/metrics", "/livez", "/readyz", "/healthz"};
 
-// What is collected so far.
+// The files and errors collected so far.
 struct Bundle {
   std::vector<ArchivedFile> files;
   std::string errors;
@@ -53,7 +53,7 @@ struct Bundle {
   }
 };
 
-// A subcommand as if it were called with --json.
+// Adds a subcommand's output with --json.
 void AddOutput(const Context& context, const std::string& name,
                const std::function<absl::StatusOr<int>(const Context&)>& run, Bundle* bundle) {
   std::ostringstream out, err;
@@ -81,7 +81,7 @@ absl::StatusOr<std::string> ReadToEnd(const base::UniqueFd& connection, const st
   return absl::ResourceExhaustedError(absl::StrCat(name, ": too long"));
 }
 
-// A page of the daemon, with the head of the answer, which says whether a probe is content.
+// Gets a page of the daemon with its HTTP header, which has the result of a probe.
 absl::StatusOr<std::string> Fetch(const std::string& socket, const std::string& page,
                                   absl::Duration timeout) {
   GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd connection, os::ConnectUnix(SOCK_STREAM, socket));

@@ -11,15 +11,15 @@
 
 namespace geminid::ctl {
 
-// "3/42", or "42" where one session is attached.
+// "3/42", or "42" if one session is attached.
 struct ChunkName {
   std::optional<uint64_t> session;
   uint32_t chunk = 0;
 };
 absl::StatusOr<ChunkName> ParseChunkName(const std::string& text);
 
-// NOT_FOUND where there is no such chunk; INVALID_ARGUMENT where `name` has no session and several
-// are attached.
+// NOT_FOUND if there is no such chunk. INVALID_ARGUMENT if `name` has no session and several
+// sessions are attached.
 absl::StatusOr<int> RunExplain(const Context& context, const ChunkName& name);
 
 }  // namespace geminid::ctl

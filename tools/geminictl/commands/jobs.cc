@@ -23,9 +23,9 @@ using ClientPtr = std::unique_ptr<DaemonClient>;
 
 constexpr absl::Duration kPause = absl::Milliseconds(200);
 constexpr size_t kJobsNamed = 3;
-// For ranks to end by themselves.
+// The time for ranks to end by themselves.
 constexpr absl::Duration kEndGrace = absl::Seconds(3);
-// For the ranks of another number to come, while a job has none.
+// The time in which a job that changes its number of ranks may have none.
 constexpr absl::Duration kChangeGrace = absl::Seconds(60);
 
 std::string DeviceBytes(const v1::JobInfo& job) {
@@ -39,7 +39,7 @@ std::string DeviceBytes(const v1::JobInfo& job) {
                        });
 }
 
-// Of a job that the daemon shares the node with: why it has as many ranks as it has.
+// Why a job has its number of ranks, if the daemon shares the node with it.
 std::string WhyOf(const v1::JobInfo& job) {
   if (!job.reason().empty() || !job.has_sharing()) return job.reason();
   return absl::StrCat("shared: ", job.sharing().why());
@@ -47,7 +47,7 @@ std::string WhyOf(const v1::JobInfo& job) {
 
 bool Waits(const v1::JobInfo& job) { return job.state() == "gathering" || job.state() == "queued"; }
 
-// Those that a drained daemon waits for.
+// The jobs that a drained daemon waits for.
 std::vector<const v1::JobInfo*> Remaining(const v1::ListJobsResponse& jobs) {
   std::vector<const v1::JobInfo*> remaining;
   for (const v1::JobInfo& job : jobs.jobs()) {
@@ -69,7 +69,7 @@ std::string NameThem(const std::vector<const v1::JobInfo*>& jobs) {
   return names;
 }
 
-// Asks again until nothing is `left`, and says what is whenever that changes.
+// Polls until `left` returns nothing. Prints its text whenever it changes.
 absl::Status WaitUntil(const Context& context, DaemonClient* client, absl::Duration at_most,
                        const std::function<std::string(const v1::ListJobsResponse&)>& left) {
   const absl::Time deadline = base::MonotonicNow() + at_most;
@@ -108,7 +108,7 @@ absl::Status Confirm(const Context& context, const JobOptions& options) {
   return absl::CancelledError("nothing was ended");
 }
 
-// A job that changes its ranks has none for a moment, and is ended when it has.
+// A job that changes its ranks has none for a moment. It is ended as soon as it has ranks again.
 absl::StatusOr<v1::EndJobResponse> EndWithRanks(const Context& context, DaemonClient* client,
                                                 const v1::EndJobRequest& request) {
   const absl::Time deadline = base::MonotonicNow() + kChangeGrace;
@@ -201,7 +201,7 @@ absl::StatusOr<int> RunEvict(const Context& context, const JobOptions& options) 
       for (const v1::JobInfo& job : jobs.jobs()) {
         const bool is_it = job.job() == options.job && job.held() &&
                            (options.tenant.empty() || job.tenant() == options.tenant);
-        // It runs on until it has all of the memory that it is to give back.
+        // A held job runs on until all its ranks have their arenas. Then it gives these back.
         if (is_it && (job.state() == "yielding" || job.state() == "running")) {
           return absl::StrCat("job ", Printable(job.job()), " to end its step and give back ",
                               DeviceBytes(job));
@@ -277,7 +277,7 @@ absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options) {
   request.set_tenant(options.tenant);
   GEMINID_ASSIGN_OR_RETURN(const v1::EndJobResponse ended,
                            EndWithRanks(context, client.get(), request));
-  // Ranks that end by themselves say why, and leave no half-written files.
+  // Ranks that end by themselves print the reason, and leave no half-written files.
   (void)WaitUntil(context, client.get(), kEndGrace, [&options](const v1::ListJobsResponse& jobs) {
     for (const v1::JobInfo& job : jobs.jobs()) {
       const bool is_it =

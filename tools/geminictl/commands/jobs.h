@@ -14,23 +14,24 @@ namespace geminid::ctl {
 struct JobOptions {
   std::string job;
   std::string tenant;  // empty: the caller's own
-  uint32_t ranks = 0;  // of scale; 0: as many as the daemon finds best
-  std::string host;    // of migrate; empty: it stays where it is
+  uint32_t ranks = 0;  // of scale; 0: the number that the daemon finds best
+  std::string host;    // of migrate; empty: the job stays at its host
   bool undo = false;
-  bool yes = false;  // nobody is asked
+  bool yes = false;  // does not ask before it acts
   bool wait = false;
   absl::Duration wait_at_most = absl::InfiniteDuration();
 };
 
 absl::StatusOr<int> RunListJobs(const Context& context);
-// With `wait`: until no job is left, saying how many are. DEADLINE_EXCEEDED names those that are.
+// With `wait`: waits until no job is left, and prints how many are. DEADLINE_EXCEEDED names the
+// jobs that are left.
 absl::StatusOr<int> RunDrain(const Context& context, const JobOptions& options);
-// With `wait`: until the job has given its device memory back.
+// With `wait`: waits until the job has given its device memory back.
 absl::StatusOr<int> RunEvict(const Context& context, const JobOptions& options);
-// Until the job goes on with so many ranks, or at that host. FAILED_PRECONDITION: it goes on as
-// before, and why; DEADLINE_EXCEEDED: it is not known yet.
+// Waits until the job goes on with so many ranks, or at that host. FAILED_PRECONDITION: the job
+// goes on as before, and the error says why. DEADLINE_EXCEEDED: the outcome is not known yet.
 absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options);
-// Asks on a terminal, and is INVALID_ARGUMENT elsewhere, unless `yes` says so.
+// Asks on a terminal. Without a terminal it needs `yes`, else INVALID_ARGUMENT.
 absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options);
 
 // The table of ls jobs.

@@ -14,7 +14,7 @@ namespace geminid::ctl {
 absl::StatusOr<int> RunListSessions(const Context& context);
 absl::StatusOr<int> RunListPools(const Context& context);
 
-// "on host", "on device", both, on its way, or "not made" for a chunk without bytes.
+// "on host", "on device", both, in transfer, or "not made" for a chunk without bytes.
 std::string WhereIs(const v1::ChunkInfo& chunk);
 
 struct ListChunksOptions {
@@ -22,7 +22,7 @@ struct ListChunksOptions {
   uint32_t limit = 1000;
 };
 
-// NOT_FOUND where options.session is not attached.
+// NOT_FOUND if options.session is not attached.
 absl::StatusOr<int> RunListChunks(const Context& context, const ListChunksOptions& options);
 
 }  // namespace geminid::ctl

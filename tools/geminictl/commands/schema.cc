@@ -24,7 +24,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 
-// A document that is made of messages, whose fields stand side by side.
+// A document of messages, whose fields are all at its top level.
 struct MessageDocument {
   const char* subcommand;
   std::vector<const Descriptor*> messages;
@@ -47,7 +47,7 @@ std::vector<MessageDocument> MessageDocuments() {
           {"trace show", {v1::TraceFile::descriptor()}}};
 }
 
-// One that geminictl writes by itself: fields with their types.
+// A document that geminictl writes by itself: fields with their types.
 enum class Type { kText, kCount, kNumber, kChecks, kNumbersByName };
 struct OwnDocument {
   const char* subcommand;
@@ -129,7 +129,7 @@ class Writer {
     json_.Key("type").Value("object").Key("properties").BeginObject();
   }
 
-  // New fields may come; those that are required stay.
+  // New fields may be added later; the required ones stay.
   void EndObject(const std::vector<Names>& required) {
     json_.EndObject().Key("required").BeginArray();
     for (const Names& names : required) {
@@ -232,7 +232,7 @@ class Writer {
     json_.EndArray().EndObject();
   }
 
-  // And all that it is made of, before the definitions of messages are written.
+  // Notes the message and all messages in it, before their definitions are written.
   void NoteMessage(const Descriptor& message) {
     if (!messages_.emplace(message.name(), &message).second) return;
     for (int i = 0; i < message.field_count(); ++i) {

@@ -88,7 +88,7 @@ void AddHealth(const v1::GpuInfo& gpu, Table* table) {
        Pages(gpu), Rows(gpu), Xids(gpu), absl::StrJoin(gpu.health_reasons(), "; ")});
 }
 
-// The GPUs and the processes that make their memory; and how the GPUs are.
+// The GPUs, the processes that allocate their memory, and their health.
 std::string Gpus(const v1::Status& status, const Style& style) {
   Table table({{"DEVICE", Align::kRight},
                {"AGENT"},
@@ -115,7 +115,7 @@ std::string Gpus(const v1::Status& status, const Style& style) {
   return table.empty() ? "" : absl::StrCat("\n", table.Render(style), "\n", health.Render(style));
 }
 
-// What ranks have their GPUs' drivers page-lock: the worst first.
+// The host memory that ranks page-lock for their GPUs, the worst first.
 std::string Registrations(const v1::Status& status, const Style& style) {
   std::vector<const v1::HostRegistration*> ranks;
   for (const v1::HostRegistration& rank : status.host_registrations()) ranks.push_back(&rank);
@@ -161,7 +161,7 @@ struct JobTotals {
   uint64_t bytes() const { return host_bytes + device_bytes; }
 };
 
-// Who holds the memory: a job is all of one name of one tenant. The largest first.
+// The holders of the memory: a job is all sessions of one name and tenant. The largest first.
 std::string Jobs(const v1::ListSessionsResponse& sessions, const Style& style) {
   std::map<std::pair<std::string, std::string>, JobTotals> totals;
   for (const v1::SessionInfo& session : sessions.sessions()) {
@@ -199,7 +199,7 @@ std::string Jobs(const v1::ListSessionsResponse& sessions, const Style& style) {
   return shown;
 }
 
-// For people who do not know the optimizer's words.
+// Explains the kinds to people who do not know the optimizer's terms.
 const char* Meaning(shm::ChunkKind kind) {
   switch (kind) {
     case shm::ChunkKind::kWeight:
@@ -225,7 +225,7 @@ const char* Meaning(shm::ChunkKind kind) {
   }
 }
 
-// What is in it, all jobs together. ON_HOST counts the chunks whose place is in host memory.
+// The contents by kind, all jobs together. ON_HOST counts the chunks whose place is in host memory.
 std::string Kinds(const v1::Ledger& ledger, const Style& style) {
   struct Totals {
     uint64_t chunks = 0;
@@ -265,7 +265,7 @@ std::string Facts(const v1::Status& status, const Style& style) {
 
 std::string MetricsAddress(const std::string& address) {
   if (address.empty()) return "off";
-  // A Unix socket has no address that a browser knows.
+  // A browser cannot open a Unix socket.
   if (absl::StartsWith(address, "unix:")) return Printable(address);
   return absl::StrCat("http://", Printable(address), "/metrics");
 }

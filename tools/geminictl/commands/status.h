@@ -1,4 +1,4 @@
-// geminictl status: what the daemon is and holds.
+// geminictl status: the daemon, its memory and its jobs.
 #ifndef GEMINID_TOOLS_GEMINICTL_COMMANDS_STATUS_H_
 #define GEMINID_TOOLS_GEMINICTL_COMMANDS_STATUS_H_
 
@@ -13,7 +13,7 @@ namespace geminid::ctl {
 std::string DescribeStatus(const v1::Status& status, const v1::ListSessionsResponse& sessions,
                            const Style& style);
 
-// Unhealthy where the ledger does not add up or the daemon is about to end.
+// kExitUnhealthy if the ledger does not add up or the daemon is about to end.
 absl::StatusOr<int> RunStatus(const Context& context);
 
 }  // namespace geminid::ctl

@@ -49,7 +49,7 @@ absl::StatusOr<uint64_t> FindSession(DaemonClient* client, const std::string& na
                                                 "; 'geminictl ls sessions' lists those there are"));
 }
 
-// What a trace amounts to.
+// The totals of a trace.
 struct Totals {
   uint64_t device_bytes = 0;
   uint64_t transfer_bytes = 0;
@@ -111,7 +111,7 @@ absl::StatusOr<v1::TraceFile> Load(const Context& context, const TraceOptions& o
   return client->GetTrace(session);
 }
 
-// The second step: the first begins with an empty device.
+// Plays two steps and returns the second, because the first begins with an empty device.
 absl::StatusOr<sim::Prediction> PlayOneStep(const sim::Input& input) {
   GEMINID_ASSIGN_OR_RETURN(
       const sim::Schedule schedule,
@@ -171,7 +171,7 @@ absl::StatusOr<int> RunTraceSave(const Context& context, const TraceOptions& opt
 }
 
 absl::StatusOr<int> RunTraceShow(const Context& context, const TraceOptions& options) {
-  std::error_code error;  // of a path that cannot be followed; reading says more of it
+  std::error_code error;  // of a path that cannot be resolved; the read below reports it
   if (!std::filesystem::exists(options.file, error) && !error) {
     return absl::NotFoundError(absl::StrCat(
         "there is no file '", options.file,

@@ -1,4 +1,4 @@
-// geminictl version: of this program; needs no daemon.
+// geminictl version: the version of this program. Needs no daemon.
 #ifndef GEMINID_TOOLS_GEMINICTL_COMMANDS_VERSION_H_
 #define GEMINID_TOOLS_GEMINICTL_COMMANDS_VERSION_H_
 

@@ -23,7 +23,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(100);
 constexpr const char* kStates[] = {"gathering", "queued", "running", "yielding",
                                    "preempted", "kept",   kGone};
 
-// A new connection each time: the daemon may be started again in between.
+// Connects anew each time, because the daemon may have restarted meanwhile.
 absl::StatusOr<std::string> LeftOfDaemon(const Context& context) {
   GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<DaemonClient> client,
                            DaemonClient::Connect(context.socket, context.timeout));
@@ -46,7 +46,7 @@ absl::StatusOr<std::string> LeftOfJob(const Context& context, const WaitOptions&
   return LeftToWaitFor(jobs, options);
 }
 
-// Nobody may be there yet, or not any more; whatever else is wrong stays wrong.
+// The daemon may not run at present. Other errors are permanent.
 bool MayPass(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }

@@ -106,7 +106,7 @@ absl::Status ProbeSocket(const std::string& path) {
 absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(const std::string& socket,
                                                                     absl::Duration timeout) {
   if (absl::Status status = ProbeSocket(socket); !status.ok()) return status;
-  // Later connections find gRPC's threads there.
+  // Probes for the threads that gRPC needs. Later connections share these threads.
   static const absl::Status has_threads = base::ProbeThreads(rpc::GrpcThreads());
   if (!has_threads.ok()) return has_threads;
   grpc::ChannelArguments arguments;

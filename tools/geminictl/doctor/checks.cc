@@ -13,8 +13,8 @@ namespace {
 
 using base::FormatBytes;
 
-// A session costs the daemon about eight descriptors and one per pool: kOpenFilesWanted is for a
-// node full of ranks. With fewer than kOpenFilesNeeded only the daemon itself fits.
+// A session needs about eight of the daemon's descriptors and one per pool. kOpenFilesWanted is
+// enough for a node full of ranks. With fewer than kOpenFilesNeeded only the daemon itself fits.
 constexpr uint64_t kOpenFilesWanted = 4096;
 constexpr uint64_t kOpenFilesNeeded = 64;
 using base::kGiB;

@@ -51,7 +51,7 @@ std::string HeaderOf(const ArchivedFile& file, int64_t unix_seconds) {
   header.type = '0';
   Put(std::string("ustar\0", 6), header.magic);
   Put("00", header.version);
-  // The sum of all bytes, as if its own field were spaces.
+  // The sum of all bytes, with spaces in the checksum field.
   std::memset(header.checksum, ' ', sizeof(header.checksum));
   std::array<unsigned char, kBlock> bytes;
   std::memcpy(bytes.data(), &header, kBlock);
@@ -92,7 +92,7 @@ absl::StatusOr<std::string> TarGz(const std::vector<ArchivedFile>& files, int64_
     absl::StrAppend(&tar, HeaderOf(file, unix_seconds), file.text);
     tar.resize(base::RoundUp(tar.size(), kBlock));
   }
-  tar.resize(tar.size() + 2 * kBlock);  // the end
+  tar.resize(tar.size() + 2 * kBlock);  // two empty blocks end the archive
   return Gzip(tar);
 }
 

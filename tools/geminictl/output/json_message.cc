@@ -21,7 +21,7 @@ void WriteInteger(int64_t value, JsonWriter* json) {
   }
 }
 
-// One value of a field: of a singular one where `index` is negative, else the index-th.
+// Writes a field's value: the only one if `index` is negative, else the index-th one.
 void WriteValue(const Message& message, const FieldDescriptor* field, int index, JsonWriter* json) {
   const Reflection* r = message.GetReflection();
   if (index < 0 && field->has_presence() && !r->HasField(message, field)) {
@@ -67,7 +67,7 @@ void WriteValue(const Message& message, const FieldDescriptor* field, int index,
   }
 }
 
-// A map with strings as keys, sorted: protobuf's order changes from run to run.
+// Writes a map with strings as keys, sorted, because protobuf's order changes from run to run.
 void WriteMap(const Message& message, const FieldDescriptor* field, JsonWriter* json) {
   const Reflection* reflection = message.GetReflection();
   std::map<std::string, const Message*> entries;

@@ -12,9 +12,9 @@ namespace geminid::ctl {
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
 
 struct Style {
-  bool terminal = false;  // read by a person: numbers with spaces before their units
+  bool terminal = false;  // a person reads it: numbers have spaces before their units
   bool color = false;
-  bool unicode = false;  // else nothing but ASCII is drawn
+  bool unicode = false;  // false: draws only ASCII
 };
 
 // Colour needs a terminal, no --no-color, and NO_COLOR unset or empty; Unicode needs a terminal

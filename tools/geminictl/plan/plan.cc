@@ -20,7 +20,7 @@
 namespace geminid::ctl {
 namespace {
 
-// The figures of hardware and models are not nearer than this.
+// The figures of hardware and models are less accurate than this.
 constexpr double kGainWorthSaying = 0.05;
 
 absl::StatusOr<PlanAnswer> AnswerForTrace(const PlanRequest& request) {
@@ -88,7 +88,7 @@ void UseTrainersNumber(PlanAnswer* answer) {
               .sharing_ranks = job.ranks,
               .whole_matrices = job.optimizer.options.kind == kernels::OptimizerKind::kMuon});
   answer->trainer_device_bytes = bytes;
-  // The number says nothing of the host, nor of a device with that much memory.
+  // The number does not cover the host, nor a device with that much memory.
   const planner::TierBytes& host =
       answer->forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
   if (host.peak > host.limit || bytes <= job.hardware.usable_bytes()) return;
@@ -100,8 +100,8 @@ void UseTrainersNumber(PlanAnswer* answer) {
   }
 }
 
-// How the engine's auto, which never streams, compares with the engine told to stream all state. Of
-// state in host memory alone, for which that takes no more of it.
+// Compares the engine's auto mode, which never streams, with an engine that streams all state. Only
+// for state in host memory, if streaming takes no more of it.
 absl::Status NoteStreaming(PlanAnswer* answer) {
   const forecast::Forecast& made = answer->forecast;
   const bool in_host_memory = made.fits() && made.state_mode == forecast::StateMode::kAuto &&
@@ -140,7 +140,7 @@ absl::StatusOr<PlanAnswer> AnswerTo(const PlanRequest& request) {
   if (!request.host_is_given) {
     planner::TierBytes& host =
         answer.forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
-    host.limit = host.peak;  // not the stand-in for "as much as it takes"
+    host.limit = host.peak;  // replaces the stand-in for "as much as needed"
   }
   return answer;
 }

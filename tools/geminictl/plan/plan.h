@@ -1,4 +1,5 @@
-// geminictl plan: will it fit, how fast, and what would make it fit. Needs no daemon.
+// geminictl plan: whether a model fits, how fast it trains, and what would make it fit. Needs no
+// daemon.
 #ifndef GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_H_
 #define GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_H_
 
@@ -7,7 +8,7 @@
 
 namespace geminid::ctl {
 
-// base::kExitOk if it fits, base::kExitResourceExhausted if not.
+// base::kExitOk if the model fits, base::kExitResourceExhausted if not.
 absl::StatusOr<int> RunPlan(const Context& context, const PlanFlags& flags);
 
 }  // namespace geminid::ctl

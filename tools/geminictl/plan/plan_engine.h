@@ -21,7 +21,7 @@ struct EnginePart {
 std::vector<EnginePart> EngineParts(const forecast::Forecast& forecast,
                                     const forecast::Hardware& hardware);
 
-// Whether the engine is said to run on this hardware: only a host device counts so far.
+// Whether the engine runs on this hardware. So far only a host device counts.
 bool EngineRunsOn(const forecast::Hardware& hardware);
 
 }  // namespace geminid::ctl

@@ -57,8 +57,8 @@ struct PlanRequest {
   std::vector<std::string> notes;             // sentences about choices that the flags leave open
 };
 
-// The most tokens of a sequence whose length no flag gives: a model's context is a limit and says
-// nothing of the length that it is trained with.
+// The limit of a sequence's tokens if no flag gives the length. A model's context is only a limit,
+// not the length that the model is trained with.
 inline constexpr std::uint64_t kSequenceUnlessChosen = 4096;
 
 // Reads the files that the flags name. INVALID_ARGUMENT names the flag.

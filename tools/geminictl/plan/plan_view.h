@@ -13,13 +13,13 @@
 namespace geminid::ctl {
 
 struct PlanAnswer {
-  std::string subject;                   // what was planned
+  std::string subject;                   // the planned model or trace
   std::optional<forecast::Model> model;  // none: a trace
   forecast::Job job;
   bool host_is_given = true;  // else job.host_bytes stands for "as much as needed"
   forecast::Forecast forecast;
   std::optional<std::uint64_t> least_host_bytes;  // of a node
-  std::vector<forecast::Change> changes;          // where it does not fit
+  std::vector<forecast::Change> changes;          // if it does not fit
   // Device memory of each rank with which geminid-train trains the model, by the trainer's own
   // function; only for models that it trains.
   std::optional<std::uint64_t> trainer_device_bytes = std::nullopt;

@@ -20,13 +20,14 @@ constexpr double kSecondsMax = 3600;
 constexpr double kSecondsToWaitMax = 30 * 86400.0;   // for a job, which may take weeks
 constexpr uint64_t kMostChunks = uint64_t{1} << 24;  // as many as a daemon can have
 
-// As written. Numbers are parsed here and not by CLI11, which takes "-1" for an unsigned number.
+// The flags as text. Numbers are parsed here and not by CLI11, which takes "-1" for an unsigned
+// number.
 struct Flags {
   std::string timeout = "10", interval = "2", sort = "stall", session, limit = "1000", chunk,
               wait_at_most, at_most = "60", ranks, watch, times;
 };
 
-// What looks and changes nothing, in one go.
+// Subcommands that look once and change nothing.
 bool MayBeWatched(Subcommand subcommand) {
   switch (subcommand) {
     case Subcommand::kStatus:

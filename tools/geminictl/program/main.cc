@@ -9,8 +9,8 @@
 
 namespace {
 
-// A person types into the terminal of the job in the foreground alone. A job in the background that
-// takes the terminal over is stopped by it.
+// Only the foreground job gets a person's input. A background job that takes over the terminal
+// would be stopped.
 bool HasPersonsInput() {
   return ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
 }

@@ -13,7 +13,7 @@ namespace geminid::ctl {
 struct Environment {
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;
-  bool in_is_terminal = false;  // and this process is in the foreground of it
+  bool in_is_terminal = false;  // and this process is in its foreground
   bool out_is_terminal = false;
   Variables variables;
 };

@@ -18,12 +18,13 @@ inline constexpr size_t kHistoryLength = 60;  // readings
 
 class History {
  public:
-  // `before`: the previous reading of the same daemon, or null. Removes what `now` does not have.
+  // `before`: the previous reading of the same daemon, or null. Removes accounts and ranks that
+  // `now` lacks.
   void Add(const Reading& now, const Reading* before);
   void Clear();
 
-  // Shares, 0 to 1, the latest last. Tier: memory handed out of a tier or device, by the name that
-  // its bar shows. Stall: the session's time that it waited. Empty for unknown names.
+  // Shares from 0 to 1, the latest last; empty for unknown names. Tier: the allocated memory of a
+  // tier or device, by the name of its bar. Stall: the share of time that the session waited.
   const std::deque<double>& Tier(const std::string& account) const;
   const std::deque<double>& Stall(uint64_t session) const;
 

@@ -25,7 +25,7 @@ void WriteAll(const std::string& text) {
   while (done < text.size()) {
     const ssize_t wrote = base::RetryOnEintr(
         [&] { return ::write(STDOUT_FILENO, text.data() + done, text.size() - done); });
-    if (wrote <= 0) return;  // the terminal has gone; SIGHUP says so too
+    if (wrote <= 0) return;  // the terminal is closed; SIGHUP reports it too
     done += static_cast<size_t>(wrote);
   }
 }
@@ -39,8 +39,9 @@ absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
   }
   absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGINT, SIGTERM, SIGHUP, SIGWINCH});
   if (!signals.ok()) return signals.status();
-  // In the background, where the person may put it meanwhile, these would stop it for ever: SIGTERM
-  // comes as a key. Ignored, what it reads there is the end of the input, and so ends it.
+  // If the person puts this job into the background, these signals would stop it for ever, because
+  // SIGTERM only arrives as a key. If they are ignored, a read in the background fails and ends the
+  // program.
   ::signal(SIGTTOU, SIG_IGN);
   ::signal(SIGTTIN, SIG_IGN);
   termios raw = before;

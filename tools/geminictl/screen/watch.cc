@@ -44,7 +44,7 @@ class Target {
   // Whether messages besides the output would damage a screen.
   bool is_screen() const { return terminal_ != nullptr; }
 
-  // False: stop.
+  // Returns false when the command must stop.
   bool Pause(absl::Duration interval) {
     if (terminal_ == nullptr) {
       absl::SleepFor(interval);

@@ -1,4 +1,4 @@
-// A session on a GPU, end to end on a driver without one: the daemon, its agent, the session and
+// A session on a GPU, end to end, on a double of the driver. The daemon, its agent, the session and
 // its device share the double's node.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class CudaSession : public ::testing::Test {
     ConnectOptions connect;
     connect.socket = env_.socket();
     connect.device_memory_bytes = kArenaBytes;
-    // Its agent may not be ready yet.
+    // The agent may not be ready yet.
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
     while (absl::IsUnavailable(session.status())) session = Session::Connect(connect);
     ASSERT_TRUE(session.ok()) << session.status();
@@ -69,7 +69,7 @@ class CudaSession : public ::testing::Test {
     ASSERT_TRUE(session_->Drop(chunk.id).Wait().ok());
   }
 
-  // Of the only agent; 0: none runs.
+  // The pid of the only agent; 0: none runs.
   pid_t AgentPid() { return env_.daemon().hub().gpus()->Read().begin()->second.pid; }
 
   static gpu_double::Node& ThisNode() {
@@ -92,8 +92,8 @@ TEST_F(CudaSession, Chunk_GoesToTheGpuAndComesBack) {
   ExpectRoundTrip(3 * kMiB + 17);
 }
 
-// As it may be where memory needs its exporter, or somebody who has imported it (G2 answered with
-// no): the only slabs that end with an agent are those that nobody has imported yet.
+// This is the case if memory needs its exporter or a process that has imported it (G2 answered with
+// no). Then only the slabs that nobody has imported yet end with an agent.
 TEST_F(CudaSession, AgentThatDiesBeforeItsSlabIsImported_CostsThatAttachAndNothingElse) {
   node_.SetMemoryGoesWithExporter(true);
   constexpr char kImport[] = "cuMemImportFromShareableHandle";
@@ -103,7 +103,7 @@ TEST_F(CudaSession, AgentThatDiesBeforeItsSlabIsImported_CostsThatAttachAndNothi
     while (node_.calls(kImport) == imports) std::this_thread::yield();
     const pid_t agent = AgentPid();
     kill(agent, SIGKILL);
-    while (AgentPid() == agent) std::this_thread::yield();  // it was waited for
+    while (AgentPid() == agent) std::this_thread::yield();  // the daemon has reaped it
     node_.EndHang(kImport);
   });
   ConnectOptions connect;
@@ -113,9 +113,9 @@ TEST_F(CudaSession, AgentThatDiesBeforeItsSlabIsImported_CostsThatAttachAndNothi
   killer.join();
   EXPECT_TRUE(absl::IsUnavailable(lost)) << lost;
   EXPECT_THAT(std::string(lost.message()), HasSubstr("lost before this process had it"));
-  // The session that was there, whose slab's agent is the same, has its memory still.
+  // The earlier session, whose slab was imported, still has its memory.
   ExpectRoundTrip(3 * kMiB + 17);
-  // And so does the next one get some.
+  // The next session gets memory, too.
   absl::StatusOr<std::unique_ptr<Session>> next = Session::Connect(connect);
   while (absl::IsUnavailable(next.status())) next = Session::Connect(connect);
   ASSERT_TRUE(next.ok()) << next.status();
@@ -125,7 +125,7 @@ TEST_F(CudaSession, AgentThatDiesBeforeItsSlabIsImported_CostsThatAttachAndNothi
   while (node_.used_bytes(0) != 0) std::this_thread::yield();
 }
 
-// As the rank's client counts it, seen by the operator: in the status and in the metrics.
+// The rank's client counts the registration. The status and the metrics show it to the operator.
 TEST_F(CudaSession, RegistrationOfHostMemory_IsShownByTheDaemon) {
   const std::unique_ptr<v1::AdminService::Stub> admin =
       v1::AdminService::NewStub(testing::NewChannel(env_.socket()));
@@ -142,7 +142,7 @@ TEST_F(CudaSession, RegistrationOfHostMemory_IsShownByTheDaemon) {
     while (now.registered_pieces() != registered || now.refused_pieces() != refused);
     return now;
   };
-  const v1::HostRegistration first = await(1, 0);  // the session's own words
+  const v1::HostRegistration first = await(1, 0);  // as the session reports it
   EXPECT_EQ(first.pieces(), 1u);
   EXPECT_EQ(first.bytes(), first.registered_bytes());
 

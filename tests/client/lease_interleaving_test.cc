@@ -1,6 +1,6 @@
-// The lease protocol at every interleaving: the client runs one instruction at a time, and after
-// every one of them the evictor may take its steps. Exhaustive, so the outcome does not depend on
-// timing; store buffers, which it cannot show, are lease_stress_test.cc's part.
+// Checks the lease protocol at every interleaving. The client runs one instruction at a time, and
+// after each of them the evictor may take its steps. The test is exhaustive, so its outcome does
+// not depend on timing. It cannot show store buffers; lease_stress_test.cc does.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -20,18 +20,18 @@ struct PendingCountsAsHeld : SoundLeaseProtocol {
 };
 
 constexpr uint32_t kGeneration = 5;
-// At 0, 64 GiB, 1 TiB and the last of 16 TiB: the slot's number fills half of the word.
+// The slots at 0, 64 GiB, 1 TiB and the last of 16 TiB. The slot's number fills half of the word.
 constexpr std::array<uint32_t, 4> kSlots = {0, uint32_t{1} << 24, uint32_t{1} << 28, ~uint32_t{0}};
 constexpr int kNever = 1 << 30;
 
-// The evictor's two steps are each taken after the client's `..._after`-th instruction.
+// The evictor takes each of its two steps after the client's `..._after`-th instruction.
 struct Scene {
   std::atomic<uint64_t> state;
   std::atomic<uint64_t> lease;
   uint32_t slot = 0;
   int publish_after = kNever;
   int decide_after = kNever;
-  bool comes_back = false;  // at once, of the next generation, if it was evicted
+  bool comes_back = false;  // at once, in the next generation, if it was evicted
   bool saw_lease = false;
   bool published = false;
   bool decided = false;
@@ -41,13 +41,13 @@ struct Scene {
   void Set(Residency residency) {
     state.store(StateWord{residency, kGeneration, slot}.Encode(), std::memory_order_seq_cst);
   }
-  // Says that it is about to look, and looks.
+  // Announces an eviction, then looks for a lease.
   void Publish() {
     published = true;
     Set(Residency::kEvictPending);
     saw_lease = IsHeld(lease.load(std::memory_order_seq_cst), kGeneration);
   }
-  // Acts on what it saw.
+  // Acts on the result of Publish.
   void Decide() {
     decided = true;
     evicted = !saw_lease;
@@ -67,7 +67,7 @@ void AfterInstruction(int) {
   if (scene.instructions == scene.decide_after) scene.Decide();
 }
 
-// The processor's trap flag. The stack pointer moves below the red zone first.
+// Sets the processor's trap flag. The stack pointer first moves below the red zone.
 inline __attribute__((always_inline)) void BeginStepping() {
   asm volatile("subq $128, %%rsp\n pushfq\n orq $0x100, (%%rsp)\n popfq\n addq $128, %%rsp\n" ::
                    : "memory", "cc");
@@ -77,8 +77,8 @@ inline __attribute__((always_inline)) void EndStepping() {
                    : "memory", "cc");
 }
 
-// Runs one acquire against one placement of the evictor's steps; true when the client believes that
-// it holds a chunk which the evictor has taken away. Counts the instructions.
+// Runs one acquire with one placement of the evictor's steps, and counts the instructions. True if
+// the client believes that it holds a chunk which the evictor has taken away.
 template <typename Protocol>
 bool IsViolation(uint32_t slot, bool comes_back, int publish_after, int decide_after,
                  int* instructions) {
@@ -117,9 +117,9 @@ Outcome TryEveryInterleaving(uint32_t slot, bool comes_back = false) {
   sigaction(SIGTRAP, &trap, &before);
   Outcome outcome;
   IsViolation<Protocol>(slot, comes_back, kNever, kNever, &outcome.instructions);
-  const int end = outcome.instructions + 16;  // withdrawing takes a few more
+  const int end = outcome.instructions + 16;  // withdrawing takes some instructions more
   for (int publish = 1; publish <= end; ++publish) {
-    // What comes back does so within one step.
+    // If the chunk comes back, it does so within one step.
     const int last_decide = comes_back ? publish : end;
     for (int decide = publish; decide <= last_decide; ++decide) {
       int ignored;

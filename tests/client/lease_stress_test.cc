@@ -1,6 +1,7 @@
-// The lease protocol under fire: client and evictor at full speed on one chunk. What the evictor
-// takes for unheld it overwrites at once, so a hold that is none is seen. The protocol as it is
-// must show nothing; each of the two mutants must be caught, or this test could not catch anything.
+// Runs the lease protocol with client and evictor at full speed on one chunk. The evictor
+// overwrites each chunk that it finds unheld at once, so a false hold is seen. The real protocol
+// must show no violation. Each of the two mutants must be caught, otherwise this test could catch
+// nothing.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -28,7 +29,7 @@ using std::chrono::steady_clock;
 struct NoClientFence : SoundLeaseProtocol {
   static constexpr bool kClientFence = false;
 };
-// Each word on a cache line of its own, as far as the two processes are concerned.
+// Each word is on a cache line of its own for the two processes.
 struct Arena {
   alignas(64) std::atomic<uint64_t> state;
   alignas(64) std::atomic<uint64_t> lease;
@@ -43,17 +44,17 @@ struct Arena {
 constexpr uint64_t kPoison = ~uint64_t{0};
 
 constexpr seconds kSoundRun{2};
-// A mutant is caught in a second or so where two processors are free for it.
+// A mutant is caught in about a second if two processors are free.
 constexpr seconds kLongest{100};
 
-// Where the chunk lies in one generation: anywhere in the widest arena, so that a word mixed of two
-// generations shows.
+// The place of the chunk in one generation. It is anywhere in the widest arena, so a word mixed
+// from two generations is noticed.
 constexpr uint32_t SlotIn(uint32_t generation) { return generation * 2654435761u; }
 
 // Best effort: on a busy machine the two sides seldom run at the same moment.
 void RaisePriority() { (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), -15); }
 
-// As the daemon does it.
+// Evicts the chunk again and again, as the daemon does.
 void EvictForEver(Arena* arena) {
   RaisePriority();
   StateWord word{Residency::kResident, 1, SlotIn(1)};
@@ -102,14 +103,14 @@ void LeaseForEver(Arena* arena) {
   }
 }
 
-// Whether the two sides have met often enough for a run to say anything.
+// Whether the two sides have met often enough for a meaningful run.
 bool IsBusy(const Arena& arena) {
   constexpr uint64_t kOften = 1000;
   return arena.acquires.load() > kOften && arena.evictions.load() > kOften &&
          arena.cancelled.load() > 0;
 }
 
-// Until a violation, or for `time`, and for longer where the two sides seldom meet.
+// Waits until a violation, or for `time`; longer if the two sides seldom meet.
 void WaitFor(Arena* arena, steady_clock::duration time) {
   const auto begin = steady_clock::now();
   const auto is_over = [&] {
@@ -200,11 +201,11 @@ TEST(LeaseStress, ClientKilledAtAnyInstruction_LeavesAnIntactWord) {
 }
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-// Real concurrency and real store buffers are what breaks the mutant: a sanitizer's bookkeeping
-// around every access would hide them.
+// Only real concurrency and real store buffers break the mutant. A sanitizer's bookkeeping around
+// every access would hide them.
 
 TEST(LeaseStress, MutantWithoutTheClientsFence_IsCaught) {
-  // One processor always sees its own stores, whatever others there are in the machine.
+  // One processor always sees its own stores, so the threads need two.
   if (base::AllowedProcessors().size() < 2) GTEST_SKIP() << "needs two processors";
   Arena arena = {};
   RunThreads<NoClientFence>(&arena, 1, kLongest);

@@ -1,5 +1,5 @@
-// That the fast path makes no system call: a thread under a filter that kills the process at the
-// first one takes and gives back a million leases.
+// The fast path makes no system call. A thread takes and returns a million leases under a filter
+// that kills the process at the first system call.
 #include <gtest/gtest.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -37,7 +37,7 @@ bool ForbidSystemCalls() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// The child's whole life: attaches, then leases without the right to a single system call.
+// The child's work: attaches, then leases without permission for any system call.
 int LeaseInSilence(const std::string& socket, bool make_a_call) {
   ConnectOptions options;
   options.socket = socket;
@@ -54,7 +54,7 @@ int LeaseInSilence(const std::string& socket, bool make_a_call) {
   _exit(0);
 }
 
-// Forks before anything of gRPC exists in this process; the child learns the socket by a pipe.
+// Forks before gRPC exists in this process. A pipe tells the child the socket.
 class Child {
  public:
   explicit Child(bool make_a_call) {
@@ -77,7 +77,7 @@ class Child {
   pid_t pid_ = -1;
 };
 
-// One test, because the children must be forked before the daemon's threads exist.
+// There is only one test, because the children must be forked before the daemon's threads exist.
 TEST(LeaseFastPath, AMillionLeases_MakeNoSystemCall) {
   Child silent(false);
   Child noisy(true);
@@ -88,7 +88,7 @@ TEST(LeaseFastPath, AMillionLeases_MakeNoSystemCall) {
     GTEST_SKIP() << "seccomp filters are not permitted here";
   }
   EXPECT_TRUE(WIFEXITED(silent_status) && WEXITSTATUS(silent_status) == 0) << silent_status;
-  // The same with one call at the end is killed, so the filter works.
+  // A child that makes one call at the end is killed, so the filter works.
   const int noisy_status = noisy.Run(env.socket());
   EXPECT_TRUE(WIFSIGNALED(noisy_status) && WTERMSIG(noisy_status) == SIGSYS) << noisy_status;
 }

@@ -1,4 +1,4 @@
-// Two jobs at one device's link, which is slow: the bytes of each go by its weight.
+// Two jobs share one device's slow link: each job's bytes follow its weight.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,10 +19,10 @@ namespace {
 
 constexpr uint64_t kCopyBytes = 64 << 10;
 constexpr int kCopies = 500;  // fewer than a session may have unanswered
-// When the heavy job has made so many, the link is stopped and looked at: both have more to send.
+// After so many copies of the heavy job, the link is stopped. Both jobs have more to send.
 constexpr int kLook = 150;
 
-// Sends copies to the device one after the other, as many as it may.
+// Sends as many copies to the device as it may, one after the other.
 class Job {
  public:
   Job(const std::string& socket, const std::string& name, unsigned weight) {
@@ -53,7 +53,7 @@ class Job {
       pending_.back().Then([this, on_done](const absl::Status&) { on_done(++done_); });
     }
   }
-  // The next copy of this job, and with it the link.
+  // Stops the next copy of this job, and with it the link.
   void Stop() {
     stopped_.store(true);
     DeviceOf(*session_)->copy_stream(device::Direction::kHostToDevice).Enqueue([this] {
@@ -77,14 +77,14 @@ class Job {
   std::unique_ptr<Session> session_;  // ends first: its threads call this object
 };
 
-// Of a job, as the daemon has it.
+// The copies of a job, as the daemon counts them.
 struct Copies {
   uint64_t waiting = 0;
   uint64_t under_way = 0;
   uint64_t made = 0;
 };
 
-// Of the light job and the heavy one, at one moment.
+// The copies of the light job and the heavy job at one moment.
 std::array<Copies, 2> Look(testing::DaemonEnv& env) {
   return env.daemon().hub().Inspect([](const core::Engine& engine, const auto&) {
     std::array<Copies, 2> copies;
@@ -111,20 +111,20 @@ TEST(LinkSharesTest, JobsOfWeightsOneAndThree_MoveBytesOneToThree) {
   heavy.SendAll([&](int done) {
     if (done == kLook) heavy.Stop();
   });
-  // The first copy is held until all others have come to the daemon.
+  // The first copy waits until all others have reached the daemon.
   std::array<Copies, 2> copies = Look(env);
   while (copies[0].waiting + copies[1].waiting < 2 * kCopies - 1) copies = Look(env);
   EXPECT_EQ(copies[0].under_way, 1u);
   light.GoOn();
   while (!heavy.stopped()) std::this_thread::yield();
-  // Until the copy that stands still is the only one under way.
+  // Waits until only the stopped copy is in progress.
   do copies = Look(env);
   while (copies[1].under_way == 0);
   EXPECT_EQ(copies[0].under_way, 0u);
   EXPECT_GT(copies[0].waiting, 0u);
   ASSERT_GT(copies[1].waiting, 0u);
-  ASSERT_GT(copies[1].made, kLook / 2);  // of the last ones the daemon may not know yet
-  // By one copy of the light job, which is as much as three of the heavy one.
+  ASSERT_GT(copies[1].made, kLook / 2);  // the daemon may not know the last ones yet
+  // The tolerance is one copy of the light job, which counts as three of the heavy job.
   const auto light_made = static_cast<int>(copies[0].made);
   const auto heavy_made = static_cast<int>(copies[1].made);
   EXPECT_LE(std::abs(heavy_made - 3 * light_made), 3) << heavy_made << " and " << light_made;

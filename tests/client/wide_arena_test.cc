@@ -1,5 +1,5 @@
-// Arenas as wide as the largest devices, on a machine of any size: sparse, so that only what a test
-// touches exists.
+// Arenas as large as the largest devices', on a machine of any size. They are sparse, so only
+// touched bytes exist.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ constexpr uint64_t kTiB = uint64_t{1} << 40;
 struct Width {
   const char* device_memory;
   uint64_t bytes;
-  uint64_t beyond;  // no slot number of 24 bits (64 GiB), or no 32-bit count of slots, gets here
+  uint64_t beyond;  // beyond 24-bit slot numbers (64 GiB), or beyond a 32-bit count of slots
 };
 
 std::vector<std::byte> Pattern(uint64_t bytes, uint32_t seed) {
@@ -50,8 +50,8 @@ class WideArena : public ::testing::TestWithParam<Width> {
     session_ = *std::move(session);
   }
 
-  // The daemon's books: what each chunk, extent and record says of the others, and what the arena
-  // is charged.
+  // Checks the daemon's books: the references of chunks, extents and records to each other, and the
+  // bytes charged for the arena.
   void TearDown() override {
     if (session_ == nullptr) return;
     const absl::Status books =
@@ -72,7 +72,7 @@ class WideArena : public ::testing::TestWithParam<Width> {
     return chunks.ok() ? chunks->front() : ChunkHandle{};
   }
 
-  // To a place of its own, or where the daemon likes.
+  // Loads the chunk to an offset, or to any offset that the daemon chooses.
   absl::Status Load(const ChunkHandle& chunk, uint64_t device_offset, bool may_evict = false) {
     TransferSpec spec;
     spec.source = spec.destination = chunk.id;
@@ -84,7 +84,7 @@ class WideArena : public ::testing::TestWithParam<Width> {
     return session_->Transfer(spec).Wait();
   }
 
-  // A chunk that lies on the device alone and of which no byte is touched.
+  // A chunk that is only on the device, and whose bytes are never touched.
   ChunkHandle Fill(uint64_t bytes) {
     const ChunkHandle chunk = AllocateOne(bytes, ChunkKind::kGatheredWeight);
     EXPECT_TRUE(session_->AllocateExtent(chunk.id, kAnyOffset, false).Wait().ok());
@@ -104,7 +104,7 @@ class WideArena : public ::testing::TestWithParam<Width> {
 
 TEST_P(WideArena, ArenaOfManySlabs_IsMappedWhole) {
   EXPECT_EQ(session_->arena_bytes(), GetParam().bytes);
-  // Of another slab each.
+  // Each byte is in another slab.
   for (const uint64_t at : {uint64_t{0}, GetParam().beyond, GetParam().bytes - 1}) {
     EXPECT_EQ(session_->arena()[at], std::byte{0}) << at;
   }
@@ -143,7 +143,7 @@ TEST_P(WideArena, ChunkFarUp_GivesWayToAnotherThere) {
   const ChunkHandle first = AllocateOne(kBytes);
   const ChunkHandle below = AllocateOne(kBytes);
   const ChunkHandle second = AllocateOne(kBytes);
-  // What 24 bits of slot number would have taken for the same place.
+  // With 24 bits of slot number, both offsets would be the same place.
   ASSERT_TRUE(Load(below, offset % (64 * kGiB)).ok());
   ASSERT_TRUE(Load(first, offset).ok());
   std::memcpy(second.home, Pattern(kBytes, 2).data(), kBytes);

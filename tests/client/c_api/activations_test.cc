@@ -1,4 +1,4 @@
-// Activations in host memory through the interface in C.
+// Activations in host memory through the C interface.
 #include <cstdint>
 #include <string>
 #include <vector>

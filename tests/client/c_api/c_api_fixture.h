@@ -1,4 +1,4 @@
-// A session with a daemon of its own, one rank, and an engine, all through the interface in C.
+// A session with its own daemon, one rank, and an engine, all through the C interface.
 #ifndef GEMINID_TESTS_CLIENT_C_API_C_API_FIXTURE_H_
 #define GEMINID_TESTS_CLIENT_C_API_C_API_FIXTURE_H_
 
@@ -19,7 +19,7 @@ inline constexpr uint32_t kA = 0, kB = 1;
 
 class CApiTest : public ::testing::Test {
  protected:
-  // With a daemon of its own, as it is built.
+  // The options of a session with its own daemon, the one that was built.
   static geminid_session_options SessionOptions() {
     static const char* const kFlags[] = {"--host-memory", "256MiB", "--device-memory", "64MiB"};
     geminid_session_options options;
@@ -76,7 +76,7 @@ class CApiTest : public ::testing::Test {
                                  &engine_, error_);
   }
 
-  // Plain gradient descent unless other options are given.
+  // Makes an engine with plain gradient descent unless other options are given.
   void MakeEngine() {
     geminid_optimizer sgd;
     geminid_optimizer_init(&sgd, sizeof sgd, GEMINID_SGD);
@@ -123,7 +123,7 @@ class CApiTest : public ::testing::Test {
     return geminid_engine_step(engine_, &input, result, error_);
   }
 
-  // One step of gradient descent on half of (w - 1) squared.
+  // One step of gradient descent on (w - 1)^2 / 2.
   void Descend() {
     ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK) << Message();
     for (const uint32_t parameter : {kA, kB}) {

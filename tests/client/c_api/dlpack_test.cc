@@ -1,4 +1,4 @@
-// Weights and gradients as tensors of DLPack, through the interface in C.
+// Weights and gradients as DLPack tensors, through the C interface.
 #include "geminid/c_dlpack.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ TEST_F(DlpackTest, ExportedWeight_IsTheMemoryOfTheOperation) {
   EXPECT_EQ(geminid_engine_finish(engine_, operation, 0, error_), GEMINID_OK) << Message();
 }
 
-// The code and the bits of DLPack for each geminid_data_types and geminid_frozen_types.
+// DLPack's code and bits for each geminid_data_types and geminid_frozen_types.
 struct Type {
   int32_t ours;
   uint8_t code, bits;

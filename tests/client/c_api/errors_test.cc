@@ -1,4 +1,4 @@
-// What goes wrong through the interface in C: a clear code and message, and never a crash.
+// Errors through the C interface: a clear code and message, and never a crash.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -110,7 +110,7 @@ TEST_F(ErrorsTest, EngineThatFailed_SaysSoFromThenOn) {
   input.learning_rate = 1;
   ASSERT_EQ(geminid_engine_begin_step(engine_, &input, error_), GEMINID_OK) << Message();
   ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
-  // A gradient that is not finite cannot be taken back in this mode.
+  // A gradient that is not finite cannot be undone in this mode.
   (void)AddGradient(kA, NAN);
   (void)AddGradient(kB, NAN);
   EXPECT_EQ(geminid_engine_step(engine_, &input, nullptr, error_), GEMINID_DATA_LOSS) << Message();
@@ -230,12 +230,12 @@ TEST_F(ErrorsTest, StructWithoutItsSize_IsRefused) {
             GEMINID_INVALID_ARGUMENT);
 }
 
-// As a program has it that was compiled with a header whose groups ended there.
+// The struct is that of a program compiled with a header whose groups ended there.
 TEST_F(ErrorsTest, StructOfAnEarlierHeader_HasTheDefaultsOfWhatItLacks) {
   struct EarlierGroup {
     size_t struct_size;
     double learning_rate, weight_decay;
-    double foreign;  // not the group's
+    double foreign;  // does not belong to the group
   };
   EarlierGroup earlier = {offsetof(EarlierGroup, foreign), 0.5, NAN, 77};
   ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK) << Message();
@@ -251,7 +251,7 @@ TEST_F(ErrorsTest, StructOfAnEarlierHeader_HasTheDefaultsOfWhatItLacks) {
 TEST_F(ErrorsTest, StepOfAnEarlierHeader_HasGradientsThatNothingHasScaled) {
   struct EarlierInput {
     alignas(geminid_step_input) unsigned char bytes[offsetof(geminid_step_input, gradient_scale)];
-    double foreign;  // not the input's
+    double foreign;  // does not belong to the input
   };
   EarlierInput earlier;
   earlier.foreign = 77;
@@ -265,7 +265,7 @@ TEST_F(ErrorsTest, StepOfAnEarlierHeader_HasGradientsThatNothingHasScaled) {
   EXPECT_EQ(FirstOf(kA, GEMINID_EVALUATE), -1);
 }
 
-// As a program sees it that was compiled with a later header.
+// The input of a program that was compiled with a later header.
 struct LaterInput {
   geminid_step_input input;
   uint64_t later;

@@ -1,4 +1,4 @@
-// Snapshots by callback, through the interface in C.
+// Snapshots by callback, through the C interface.
 #include "geminid/c_checkpoint.h"
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// What a sink was given, by parameter and kind, and how often each value came.
+// The values that a sink received, by parameter and kind, and how often each came.
 class Taken {
  public:
   static int Take(void* context, uint32_t parameter, int32_t kind, uint64_t offset,

@@ -1,4 +1,4 @@
-// What is computed and kept through the interface in C.
+// Training and its state through the C interface.
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class TrainingTest : public CApiTest {
     return values;
   }
 
-  // What a function of the engine returns as text.
+  // The text that a function of the engine returns.
   std::string TextOf(geminid_code (*function)(geminid_engine*, char**, geminid_error*)) {
     char* json = nullptr;
     EXPECT_EQ(function(engine_, &json, error_), GEMINID_OK) << Message();
@@ -47,7 +47,7 @@ class TrainingTest : public CApiTest {
   std::string Statistics() { return TextOf(geminid_engine_statistics); }
   std::string Plan() { return TextOf(geminid_engine_plan); }
 
-  // The daemon's, for other sessions.
+  // The daemon's socket, for other sessions.
   std::string Socket() {
     char* json = nullptr;
     EXPECT_EQ(geminid_session_describe(session_, &json, error_), GEMINID_OK) << Message();
@@ -191,7 +191,7 @@ TEST_F(TrainingTest, GroupOfAStep_HasItsOwnBetas) {
   geminid_group group;
   geminid_group_init(&group, sizeof group);
   group.learning_rate = 1;
-  group.beta1 = 0.25;  // of SGD the momentum
+  group.beta1 = 0.25;  // SGD's momentum
   geminid_step_input input;
   geminid_step_input_init(&input, sizeof input);
   input.groups = &group;
@@ -273,7 +273,7 @@ TEST_F(TrainingTest, StateInBFloat16_IsReadAsSuchAndOlderHeadersHaveItInFp32) {
     if (older) options.struct_size = offsetof(geminid_engine_options, state_type);
     ASSERT_EQ(Create(options, Parameters()), GEMINID_OK) << Message();
     ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
-    const float written = 1.0F + 1.0F / 1024;  // between two of bf16
+    const float written = 1.0F + 1.0F / 1024;  // between two values of bf16
     ASSERT_EQ(geminid_engine_write_shard(engine_, kA, GEMINID_EXP_AVG, 0, &written, 1, error_),
               GEMINID_OK)
         << Message();
@@ -348,7 +348,7 @@ TEST_F(TrainingTest, Plan_IsNullBeforeASampleAndThenHasEachMoment) {
   const std::string plan = Plan();
   EXPECT_THAT(plan, HasSubstr("\"everything_fits\": true"));
   EXPECT_THAT(plan, HasSubstr("\"name\": \"'a' to 'b'\""));
-  // One moment for each operator of a step.
+  // A plan has one moment for each operator of a step.
   const std::string moment = "\"uses\"";
   size_t moments = 0;
   for (size_t at = plan.find(moment); at != plan.npos; at = plan.find(moment, at + 1)) ++moments;
@@ -378,7 +378,7 @@ TEST_F(TrainingTest, MemoryHeld_IsZerosAndStays) {
   EXPECT_EQ(bytes[4095], 7) << "it is the session's";
 }
 
-// The same process takes over from itself: it leaves its session as if it had died.
+// This process replaces itself: it leaves its session as a dead process would.
 TEST_F(TrainingTest, RanksOfARun_AreThoseThatLiveOrHaveLeft) {
   const std::string socket = Socket();
   const auto ranks_of = [&](const char* run) {

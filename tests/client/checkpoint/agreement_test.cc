@@ -17,14 +17,14 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// One answer of a rank.
+// The answer of one rank.
 struct Answer {
   Phase phase = Phase::kWritePart;
   uint64_t step = 20;
   absl::Status mine{};
 };
 
-// What each rank is told.
+// Each rank's result of Agree.
 std::vector<absl::Status> Exchange(const std::vector<Answer>& answers) {
   const auto ranks = collectives::MakeLocalCommunicators(static_cast<int>(answers.size()));
   std::vector<absl::Status> told(answers.size());

@@ -37,7 +37,7 @@ class CheckedFilesTest : public ::testing::Test {
     sums->Add(file, from, std::as_bytes(std::span(text).subspan(from, to - from)));
   }
 
-  // What one rank is given of `wanted`, each at its place.
+  // Reads as one rank. `given` gets each range of `wanted` at its place.
   absl::Status Read(int rank, int ranks, std::vector<FileRange> wanted,
                     std::vector<std::string>* given) const {
     absl::StatusOr<CheckedFiles> files = CheckedFiles::Open(folder_, {{"a", "b"}, pieces_});
@@ -59,7 +59,7 @@ class CheckedFilesTest : public ::testing::Test {
     return files->Read(reading);
   }
 
-  // By so many ranks, of which nobody wants anything: how many find something wrong.
+  // The number of ranks, of so many that want nothing, that find an error.
   int RanksThatObject(int ranks) const {
     int found = 0;
     std::vector<std::string> given;
@@ -138,7 +138,7 @@ TEST_F(CheckedFilesTest, WantedBytes_AreGivenWhateverPiecesTheyLieIn) {
                                              b_.substr(2, 5)}));
 }
 
-// The ranks want it all among them, so each of its bytes is read where it is wanted.
+// Together the ranks want the whole tensor, so each byte is read by a rank that wants it.
 TEST_F(CheckedFilesTest, AlteredTensor_IsFoundByWhoWantsItAndNamed) {
   tensors_ = {{{0, 4, a_.size()}, "weight"}};
   std::string text = a_;
@@ -149,11 +149,11 @@ TEST_F(CheckedFilesTest, AlteredTensor_IsFoundByWhoWantsItAndNamed) {
   EXPECT_EQ(first.code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(std::string(first.message()).find("'weight'"), std::string::npos) << first;
   EXPECT_TRUE(Read(1, 2, {{0, 8, a_.size()}}, &given).ok());
-  // A part of the altered piece that is not altered itself.
+  // This range of the altered piece is not altered itself.
   EXPECT_FALSE(Read(1, 2, {{0, 7, a_.size()}}, &given).ok());
 }
 
-// Blocks end anywhere in pieces, and pieces anywhere in ranges.
+// Blocks end anywhere in pieces, and pieces end anywhere in ranges.
 TEST_F(CheckedFilesTest, LargeFileInUnevenPieces_IsGivenAsItIs) {
   std::mt19937_64 random(7);
   std::string text(3'000'001, '\0');

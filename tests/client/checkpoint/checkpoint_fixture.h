@@ -1,4 +1,4 @@
-// Runs that are saved and go on, with the real engine and daemon.
+// Runs that are saved and resumed, with the real engine and daemon.
 #ifndef GEMINID_TESTS_CLIENT_CHECKPOINT_CHECKPOINT_FIXTURE_H_
 #define GEMINID_TESTS_CLIENT_CHECKPOINT_CHECKPOINT_FIXTURE_H_
 
@@ -30,7 +30,8 @@ class CheckpointTest : public EngineTest {
     run_.options.loss_scale = LossScalerOptions{.initial_scale = 1024, .growth_interval = 3};
   }
 
-  // The run, saved after every step in `steps`; what Save and Wait say goes to `first_error_`.
+  // The run, saved after every step in `steps`. `first_error_` gets the first error of Save and
+  // Wait.
   SyntheticRun Saving(SyntheticRun run, checkpoint::SaverOptions options, std::vector<int> steps) {
     const auto savers = std::make_shared<std::vector<std::unique_ptr<checkpoint::Saver>>>(
         static_cast<size_t>(run.world_size));
@@ -62,7 +63,7 @@ class CheckpointTest : public EngineTest {
     return run;
   }
 
-  // The run from the newest checkpoint on.
+  // The run, resumed from the newest checkpoint.
   SyntheticRun Resuming(SyntheticRun run, const std::string& folder, int first_step) {
     const SyntheticModel model = run.model;
     run.first_step = first_step;
@@ -87,7 +88,7 @@ class CheckpointTest : public EngineTest {
     return result.ok() ? *std::move(result) : SyntheticResult{};
   }
 
-  // Trains through, saving at `steps`; returns what an undisturbed run ends with.
+  // Trains to the end and saves at `steps`. Returns the result of a run without saves.
   SyntheticResult TrainAndSave(std::vector<int> steps, uint64_t keep = 0) {
     SyntheticResult result =
         MustRun(Saving(run_, {.folder = folder_, .keep = keep}, std::move(steps)));
@@ -99,7 +100,7 @@ class CheckpointTest : public EngineTest {
     ExpectSameBits(MustRun(run).weights, whole.weights);
   }
 
-  // The first error of a rank that loads; ranks that wait for it have others.
+  // The first error of a rank that loads. Ranks that wait for this rank have other errors.
   std::string ValuesError() {
     SyntheticRun run = run_;
     absl::Status first;
@@ -115,7 +116,7 @@ class CheckpointTest : public EngineTest {
     return std::string((first.ok() ? trained : first).message());
   }
 
-  // One of the last tensor's.
+  // Alters an element of the last tensor.
   static void AlterAnElement(const std::string& path) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(-9, std::ios::end);

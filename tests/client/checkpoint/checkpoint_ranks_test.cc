@@ -1,4 +1,4 @@
-// What one rank's failure is to a checkpoint of all ranks.
+// The effect of one rank's failure on a checkpoint of all ranks.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -23,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What goes wrong on one rank, by the step that is saved. Unset: nothing.
+// The failures of one rank, by the step that is saved. Unset: it succeeds.
 struct Faults {
   std::function<absl::Status(uint64_t step)> progress{};
   std::function<absl::Status(uint64_t step)> start{};
@@ -112,7 +112,7 @@ class CheckpointRanksTest : public EngineTest {
   struct OfRank {
     std::unique_ptr<FaultyState> state;
     std::unique_ptr<Saver> saver;
-    std::vector<absl::Status> said{};  // by each Save, and at last by Wait
+    std::vector<absl::Status> said{};  // the results of each Save, and at last of Wait
   };
 
   void SetUp() override {
@@ -121,8 +121,8 @@ class CheckpointRanksTest : public EngineTest {
     run_.steps = 4;
   }
 
-  // The run, saved after each of its first three steps, while `faults` are the second rank's. The
-  // weights are those of a run that saves nothing.
+  // Trains and saves after each of the first three steps, with `faults` on the second rank. The
+  // weights are those of a run without saves.
   void TrainWith(const Faults& faults) {
     SyntheticRun run = run_;
     run.prepare = [&](Engine* engine, collectives::Communicator* ranks, int rank) {
@@ -156,7 +156,7 @@ class CheckpointRanksTest : public EngineTest {
     ExpectSameBits(weights_, whole->weights);
   }
 
-  // The run goes on from the newest checkpoint to the weights that it has had.
+  // Resumes from the newest checkpoint, and expects the weights of the first run.
   void ExpectResumes() {
     SyntheticRun run = run_;
     const absl::StatusOr<std::string> newest = checkpoint::Newest(folder_);
@@ -170,8 +170,7 @@ class CheckpointRanksTest : public EngineTest {
     ExpectSameBits(resumed->weights, weights_);
   }
 
-  // What `call` gives on both ranks, one after the other in the list, with an engine that is
-  // trained for no step.
+  // The results of `call` on both ranks, by rank, with an engine that trains no step.
   std::vector<absl::Status> OnRanks(
       const std::function<absl::Status(Engine*, collectives::Communicator*, int)>& call) {
     SyntheticRun run = run_;
@@ -203,7 +202,7 @@ class CheckpointRanksTest : public EngineTest {
   std::vector<std::vector<float>> weights_;
 };
 
-// The ranks' next save must not be taken for this one's second part.
+// The ranks' next save must not count as this one's second part.
 TEST_F(CheckpointRanksTest, PartThatOneRankCannotStart_GivesNoNameAndPrunesNothing) {
   TrainWith({.start = From(2, absl::UnavailableError("no thread is left"))});
   EXPECT_THAT(Finished(), ElementsAre("step-000000001"));
@@ -228,7 +227,7 @@ TEST_F(CheckpointRanksTest, SaveAfterOneThatWasGivenUp_IsWhole) {
   }
 }
 
-// The error is the next call's: the disk was full while training went on.
+// The next call returns the error, because the disk was full while training went on.
 TEST_F(CheckpointRanksTest, PartThatOneRankCannotWrite_GivesNoNameAndPrunesNothing) {
   TrainWith({.write = From(2, absl::ResourceExhaustedError("no space left on device"))});
   EXPECT_THAT(Finished(), ElementsAre("step-000000001"));
@@ -307,7 +306,7 @@ TEST_F(CheckpointRanksTest, ExportThatOneRankCannotAdjust_LeavesNoFolder) {
   EXPECT_EQ(said[1], absl::OutOfRangeError("it cannot be merged"));
 }
 
-// Such as that a step has begun: the others do not wait for values of a rank that gives none.
+// For example because a step has begun: the other ranks must not wait for this rank's values.
 TEST_F(CheckpointRanksTest, ExportThatOneRankRefuses_IsRefusedByAllBeforeAnyWaits) {
   const std::string folder = temporary_ / "exported";
   const std::vector<absl::Status> said =

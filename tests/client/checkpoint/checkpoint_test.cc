@@ -1,4 +1,4 @@
-// Saving and going on, with the real engine and daemon, against runs that never stopped.
+// Saves and resumes with the real engine and daemon. Compares with runs that never stopped.
 #include "geminid/checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -29,13 +29,13 @@
 
 namespace {
 
-// How many checkpoints the disk has room for, in this folder.
+// The number of checkpoints that fit on the disk, in this folder.
 std::string limited_folder;
 size_t room_for = 0;
 
 }  // namespace
 
-// In place of the C library's: what reserves room for the files of a checkpoint.
+// Replaces the C library's function, which reserves space for the files of a checkpoint.
 extern "C" int posix_fallocate(int fd, off_t offset, off_t bytes) {
   if (!limited_folder.empty()) {
     const auto finished = geminid::checkpoint::FinishedIn(limited_folder);
@@ -65,7 +65,7 @@ TEST_F(CheckpointTest, Saving_ChangesNoBitOfTheRun) {
   ExpectSameBits(saved.weights, unsaved.weights);
 }
 
-// The step after the save begins at once, so the updater meets granules not yet handed out.
+// The step after the save begins at once, so it updates granules that the saver has not read yet.
 TEST_F(CheckpointTest, EveryStepOfARunWithSlowDisk_IsSavedAsItWas) {
   const SyntheticResult whole = TrainAndSave({0, 1, 2, 3, 4});
   for (int step = 0; step < 5; ++step) {
@@ -104,7 +104,7 @@ TEST_F(CheckpointTest, ParametersOfBothTypes_HaveTheSameBits) {
   ExpectResumesTo(whole, Resuming(run_, folder_, 3));
 }
 
-// What is kept is fp32 in any case: frozen parameters alone are rounded to what they are trained
+// Checkpoints are fp32 in any case. Only frozen parameters are rounded to the type they are trained
 // in.
 TEST_F(CheckpointTest, ParametersOfAnotherTypeThanSaved_HaveTheSameValues) {
   const SyntheticResult saved = TrainAndSave({5});
@@ -113,7 +113,7 @@ TEST_F(CheckpointTest, ParametersOfAnotherTypeThanSaved_HaveTheSameValues) {
   ExpectSameBits(MustRun(other).weights, saved.weights);
 }
 
-// Another number of ranks starts from the same bits.
+// Another number of ranks starts with the same bits.
 TEST_F(CheckpointTest, OtherNumberOfRanks_StartsFromTheSameValues) {
   TrainAndSave({2});
   SyntheticRun same = Resuming(run_, folder_, 3);
@@ -184,7 +184,7 @@ TEST_F(CheckpointTest, AlteredByteOfAValue_IsRefusedByWhoWantsValuesAlone) {
   AlterAnElement(checkpoint + "/model.safetensors");
   EXPECT_THAT(ValuesError(), ::testing::HasSubstr("model.safetensors': tensor '"));
   EXPECT_THAT(ValuesError(), ::testing::HasSubstr("were altered since they were written"));
-  // A plain folder of values has no checksums.
+  // Without its checksums, a checkpoint is a plain folder of values.
   for (const char* name :
        {"checksums-00000-of-00002.safetensors", "checksums-00001-of-00002.safetensors"}) {
     EXPECT_NE(ValuesError(), "");
@@ -211,7 +211,7 @@ TEST_F(CheckpointTest, LoadedInPart_IsNotTrainedOnUntilAnotherLoads) {
   ExpectResumesTo(whole, run);
 }
 
-// What cannot be opened has touched nothing.
+// A checkpoint that cannot be opened changes nothing.
 TEST_F(CheckpointTest, NotThere_LeavesTheValuesBefore) {
   SyntheticRun run = Saving(run_, {.folder = folder_}, {});
   const SyntheticResult whole = MustRun(run);
@@ -251,7 +251,7 @@ TEST_F(CheckpointTest, FullDisk_PrunesFirstWhatMayGo) {
   room_for = 2;
   TrainAndSave({0, 1, 2, 3}, /*keep=*/2);
   EXPECT_THAT(Finished(), ::testing::ElementsAre("step-000000003", "step-000000004"));
-  // Nothing may go of what is the last: the error is said, and it stays.
+  // The last checkpoint must not be removed: the save fails, and the checkpoint stays.
   fs::remove_all(folder_);
   room_for = 1;
   MustRun(Saving(run_, {.folder = folder_, .keep = 1}, {0, 1}));
@@ -275,7 +275,7 @@ TEST_F(CheckpointTest, OtherModel_IsNamedWithBothShapes) {
   EXPECT_NE(LoadError().find("no tensor 'another'"), std::string::npos) << LoadError();
 }
 
-// Lion's and Muon's arrays are among AdamW's, and LAMB's are the same, beside its sums.
+// Lion and Muon have some of AdamW's arrays. LAMB has the same arrays, and sums as well.
 TEST_F(CheckpointTest, OfAnotherOptimizer_IsRefused) {
   run_.options.optimizer = LambOptions{};
   TrainAndSave({2});
@@ -297,7 +297,7 @@ TEST_F(CheckpointTest, OfAnotherOptimizer_IsRefused) {
   }
 }
 
-// What is saved beside a step leaves before the device makes the next version.
+// The saver reads a step's state before the device writes the next version.
 TEST_F(CheckpointTest, OfStateThatIsStreamed_IsAsItWasAfterItsStep) {
   run_.options.state_placement = StatePlacement::kStreamed;
   run_.arena_bytes = kAmpleArena;
@@ -308,7 +308,8 @@ TEST_F(CheckpointTest, OfStateThatIsStreamed_IsAsItWasAfterItsStep) {
   }
 }
 
-// Its arrays are left out, and its value is rounded to what it is kept in.
+// The checkpoint's arrays are ignored, and the value is rounded to the type of the frozen
+// parameter.
 TEST_F(CheckpointTest, OfAParameterThatIsFrozenNow_IsLoaded) {
   constexpr size_t kFrozen = 2;
   const SyntheticResult saved = TrainAndSave({5});
@@ -339,7 +340,7 @@ TEST_F(CheckpointTest, FolderThatCannotBeWritten_IsAnErrorAndTrainingGoesOn) {
   EXPECT_FALSE(first_error_.ok());
 }
 
-// What the next test starts in a process of its own.
+// The next test starts this one in a process of its own.
 TEST_F(CheckpointTest, DISABLED_SavesEveryStepUntilKilled) {
   const char* const folder = ::getenv(kFolderVariable);
   ASSERT_NE(folder, nullptr);
@@ -361,7 +362,7 @@ pid_t StartSaving(const std::string& folder) {
   return child;
 }
 
-// How far the save in progress has come when the process is killed differs from time to time.
+// The process is killed at a different point of the save each time.
 TEST_F(CheckpointTest, KilledWhileSaving_TheLastFinishedOneLoads) {
   run_.world_size = 1;
   for (const char* until : {"state.json", "optimizer.safetensors",

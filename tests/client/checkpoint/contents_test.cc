@@ -46,7 +46,7 @@ TEST(Contents_Plan, StateInBFloat16_TakesHalfTheBytesAndValuesStay) {
 }
 
 TEST(Contents_Plan, LimitOfAFile_CutsBetweenTensorsAndWritesAnIndex) {
-  // 160, 32 and 16 bytes of values.
+  // The values have 160, 32 and 16 bytes.
   const absl::StatusOr<Contents> contents =
       PlanContents(Parameters(), TrainedHasMoments, zero::DataType::kFloat32, 0, 48);
   ASSERT_TRUE(contents.ok()) << contents.status();

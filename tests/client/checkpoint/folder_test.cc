@@ -42,7 +42,7 @@ TEST_F(Folder_OfCheckpoints, Unfinished_IsNoCheckpointUntilFinished) {
   EXPECT_EQ(*FinishedIn(folder_), std::vector<std::string>{"step-000000020"});
 }
 
-// Whoever may rename in the folder puts a link in the place of what is being written.
+// A user who may rename in the folder replaces the unfinished checkpoint by a link.
 TEST_F(Folder_OfCheckpoints, ThatBecameALinkWhileItIsWritten_LeadsTheWriterNowhere) {
   const base::TemporaryFolder others;
   const std::string precious = others.Write("model.safetensors", "precious");
@@ -76,7 +76,7 @@ TEST_F(Folder_OfCheckpoints, FileThatBecameALinkWhileItIsWritten_IsNotFollowed) 
   EXPECT_FALSE(WriteNewFile(file, "{}").ok());
 }
 
-// The user's own link, as to a larger disk.
+// The link is the user's own, for example to a larger disk.
 TEST_F(Folder_OfCheckpoints, BehindALinkOfTheUsers_AreWrittenThere) {
   const std::string link = folder_ + ".link";
   fs::create_directory_symlink(folder_, link);

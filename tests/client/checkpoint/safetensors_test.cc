@@ -51,7 +51,7 @@ struct BadHeader {
 
 class Safetensors_Decode : public ::testing::TestWithParam<BadHeader> {};
 
-// Each would fill a file of 16 bytes of data if it were sound.
+// Each header would fit a file with 16 bytes of data if it were sound.
 TEST_P(Safetensors_Decode, BadHeader_IsRefusedWithTheReason) {
   const std::string json = GetParam().json;
   const absl::StatusOr<Header> header = Decode(json, kLengthBytes + json.size() + 16);
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"too long", R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})",
                   "describes"}));
 
-// Every dtype of the format, 64 elements each, and one that is not known.
+// Every dtype of the format with 64 elements, and an unknown one.
 TEST(Safetensors_Types, ThatAreNotComputedIn_AreDescribed) {
   const std::pair<const char*, uint64_t> kTypes[] = {
       {"BOOL", 64},        {"F4", 32},         {"F6_E2M3", 48}, {"F6_E3M2", 48}, {"U8", 64},
@@ -128,7 +128,7 @@ double SecondsToDecode(int tensors) {
   json += "}";
   double least = 1e9;
   for (int trial = 0; trial < 3; ++trial) {
-    const std::clock_t began = std::clock();  // of the processor, not of the wall
+    const std::clock_t began = std::clock();  // processor time, not wall time
     const auto header = Decode(json, kLengthBytes + json.size() + 4 * static_cast<uint64_t>(tensors));
     EXPECT_TRUE(header.ok()) << header.status();
     least = std::min(least, static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC);
@@ -136,8 +136,8 @@ double SecondsToDecode(int tensors) {
   return least;
 }
 
-// A loop over all names for each name would make it forty times more. Caches make it up to four,
-// where others use them too.
+// A loop over all names for each name would take forty times longer. Cache misses may take up to
+// four times longer, if other processes use the caches too.
 TEST(Safetensors_Decode_Time, OfFortyTimesTheTensors_IsLessThanTenTimesMorePerTensor) {
   EXPECT_LT(SecondsToDecode(40'000), 40 * 10 * SecondsToDecode(1'000));
 }

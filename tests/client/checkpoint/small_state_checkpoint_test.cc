@@ -1,4 +1,4 @@
-// Saved and resumed with the optimizer's state in bf16.
+// Saves and resumes with the optimizer's state in bf16.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -24,7 +24,7 @@ class SmallStateCheckpointTest : public CheckpointTest {
     run_.options.state_type = DataType::kBFloat16;
   }
 
-  // Loads with so many ranks, and saves what was loaded.
+  // Loads with this number of ranks, and saves the result.
   void LoadAndSaveAgain(int ranks, const std::string& from, const std::string& to) {
     SyntheticRun run = Resuming(run_, from, 3);
     run.world_size = ranks;

@@ -81,7 +81,7 @@ TEST_F(TensorFile_OnDisk, WhatIsNoTensorFile_IsRefusedByName) {
 }
 
 TEST_F(TensorFile_OnDisk, NoRoomOnTheDisk_IsAnErrorWithTheSize) {
-  // A limit on the size of files stands for a full disk: either refuses the reservation.
+  // A limit on file sizes replaces a full disk: both make the reservation fail.
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);

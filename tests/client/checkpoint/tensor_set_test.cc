@@ -1,4 +1,4 @@
-// Which of the files in a folder have its tensors, and what is said where they do not agree.
+// Which files of a folder hold its tensors, and the errors if they do not agree.
 #include "client/checkpoint/tensor_set.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST_F(Tensors_OfAFolder, WholeFileBesideAnIndexOfOthers_IsRefused) {
   WriteIndex(R"("x": "a.safetensors")");
   EXPECT_EQ(Error().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Words(), HasSubstr("both model.safetensors and model.safetensors.index.json"));
-  // An index of that one file says nothing else.
+  // An index of only this file agrees with it.
   WriteIndex(R"("x": "model.safetensors")");
   EXPECT_TRUE(Error().ok()) << Error();
 }

@@ -1,4 +1,4 @@
-// What every device must do: one suite, all implementations.
+// The contract of every device: one suite for all implementations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ TEST_P(DeviceConformance, ReleasedSlabs_LeaveTheAddressesToOthers) {
   EXPECT_EQ(back, std::vector<std::byte>(slab_));
 }
 
-// Over both slabs, then elsewhere; copies find the same bytes at either address.
+// The view covers both slabs, then another part. Copies find the same bytes at both addresses.
 TEST_P(DeviceConformance, View_IsThePartOfTheArenaThatItWasMadeOf) {
   MakeArena();
   const absl::Status reserved = device_->ReserveViews(2 * slab_);
@@ -320,7 +320,7 @@ TEST_P(DeviceConformance, StreamOf_FindsTheStreamAndTakesNone) {
   EXPECT_FALSE(end->ready());
   release.store(true);
   end->Wait();
-  // The default stream, or the calling thread.
+  // An empty handle is the default stream, or the calling thread (nullptr).
   const auto none = device_->StreamOf({});
   ASSERT_TRUE(none.ok()) << none.status();
   if (*none == nullptr) return;

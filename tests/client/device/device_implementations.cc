@@ -13,14 +13,14 @@ namespace {
 constexpr uint64_t kMemoryBytes = uint64_t{1} << 30;
 
 const gpu::DriverApi& Driver() {
-  CudaNode();  // it must be there before the driver is loaded
+  CudaNode();  // the node must exist before the driver is loaded
   const absl::StatusOr<const gpu::DriverApi*> api = gpu::LoadDriver();
   if (api.ok()) return **api;
   ADD_FAILURE() << api.status();
   std::abort();
 }
 
-// What the daemon's agent does for an arena.
+// Makes a slab, as the daemon's agent does for an arena.
 base::UniqueFd MakeSlab(uint64_t bytes) {
   const gpu::DriverApi& api = Driver();
   CUmemAllocationProp properties{};

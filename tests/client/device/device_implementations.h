@@ -1,5 +1,5 @@
-// The devices that the conformance suites run on. All of this machine, and a GPU through the
-// driver's double; with GEMINID_CONFORMANCE_ON_REAL_DRIVER=1 the machine's own GPU in its place.
+// The devices for the conformance suites: all of this machine, and a GPU through the driver's
+// double. With GEMINID_CONFORMANCE_ON_REAL_DRIVER=1 the machine's own GPU replaces the double.
 #ifndef GEMINID_TESTS_CLIENT_DEVICE_DEVICE_IMPLEMENTATIONS_H_
 #define GEMINID_TESTS_CLIENT_DEVICE_DEVICE_IMPLEMENTATIONS_H_
 
@@ -25,7 +25,7 @@ struct Implementation {
   std::function<base::UniqueFd(uint64_t bytes)> make_slab = [](uint64_t bytes) {
     return geminid::testing::MakeMemoryFile(bytes);
   };
-  // A stream as the trainer has it. It lives as long as the process.
+  // Makes a stream as the trainer has one. The stream lives as long as the process.
   std::function<StreamHandle(Device& device)> make_handle = [](Device& device) {
     return StreamHandle{&device.compute_stream()};
   };
@@ -35,9 +35,9 @@ inline Implementation OnHost(const std::string& name, const HostDeviceOptions& o
   return {name, [options] { return MakeHostDevice(options); }};
 }
 
-// The first call decides for the process whether it is the double.
+// The first call decides for the whole process whether the driver is the double.
 Implementation OnCuda(const CudaDeviceOptions& options = {}, const std::string& name = "Cuda");
-// Of the double; null on a real driver.
+// The double's node; null on a real driver.
 gpu_double::Node* CudaNode();
 
 }  // namespace geminid::device

@@ -1,5 +1,4 @@
-// What the operations of every device must compute: the bits of the host's kernels, in stream
-// order.
+// The contract of every device's operations: the bits of the host's kernels, in stream order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +25,7 @@ namespace {
 using collectives::DType;
 using kernels::BFloat16;
 
-constexpr uint64_t kCount = 40000;  // more than two pieces of threads
+constexpr uint64_t kCount = 40000;  // more than two pieces of the threads
 constexpr uint64_t kPlace = kCount * sizeof(float);
 constexpr uint64_t kPlaces = 12;
 
@@ -46,7 +45,7 @@ std::vector<BFloat16> Rounded(const std::vector<float>& values) {
   return rounded;
 }
 
-// Where the numbers of rows and columns lie, and whether kernels have a place for their scales.
+// Where the per-row and per-column numbers lie, and whether kernels have memory for their scales.
 struct StepCase {
   kernels::OptimizerKind kind;
   bool factors_there = false;
@@ -185,7 +184,7 @@ TEST_P(DeviceOpsConformance, SplitAndJoin_BringBackTheMaster) {
   EXPECT_TRUE(SameBits(Get<BFloat16>(2), Get<BFloat16>(0)));
 }
 
-// AdamW on arrays that lie from place `from` on, or in host memory.
+// An AdamW segment whose arrays lie on the device or in host memory.
 kernels::Segment SegmentAt(float* master, float* first, float* second, const float* gradient) {
   kernels::Segment segment;
   segment.tensor = 0;
@@ -299,8 +298,8 @@ TEST_P(DeviceOpsConformance, PrepareAndApply_GiveTheBitsOfTheDenseStepOnAnyNumbe
   }
 }
 
-// A step of what is on both sides: the first tensor in three segments, the second of them in host
-// memory; padding; a tensor that is frozen; and a vector.
+// A step with state on both sides. The first tensor has three segments, of which the second is in
+// host memory. Then follow padding, a frozen tensor and a vector.
 class StepOfBothSides {
  public:
   static constexpr uint64_t kFirst = 20000, kPadding = 1000, kFrozen = 10000;
@@ -319,7 +318,8 @@ class StepOfBothSides {
     for (float& value : arrays_[2]) value = std::abs(value);
   }
 
-  // `place(n)` is where array n lies, on the device or not; the middle segment is in host memory.
+  // `place(n)` is the address of array n, on the device or not. The middle segment is in host
+  // memory.
   template <class Place>
   std::vector<kernels::Segment> Segments(const Place& place, bool all_there = false) {
     const uint64_t cuts[] = {0, 7000, 9000, kFirst, kFirst + kPadding, kCount - kVector, kCount};
@@ -447,7 +447,7 @@ TEST(CudaOps, StepWithinTheArena_BringsNothingDown) {
     }
     ops.Zero(*stream, reinterpret_cast<std::byte*>(at(8)), kPlace);
     std::vector<kernels::Segment> segments = there.Segments(at);
-    segments.erase(segments.begin() + 1);  // the one in host memory
+    segments.erase(segments.begin() + 1);  // the segment in host memory
     const uint64_t before = CudaNode()->bytes_to_host(0);
     ASSERT_EQ(
         ops.Prepare(*stream, &there.step(), there.scalars, segments, at(8), Alone, at(9), at(7)),

@@ -1,4 +1,4 @@
-// What is particular to the host device and to the faulty decorator.
+// Properties of the host device and of the faulty decorator.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -84,7 +84,7 @@ TEST(HostDevice, ForkedChild_HasNoArena) {
   const std::unique_ptr<Device> device = WithArena(MakeHostDevice({}), 4096);
   const pid_t child = fork();
   if (child == 0) {
-    // Nothing of the arena is mapped: the kernel refuses to read from it.
+    // The arena has no mapping here, so the kernel refuses to read from it.
     int ends[2];
     if (pipe(ends) != 0) _exit(2);
     _exit(write(ends[1], device->base(), 1) == -1 && errno == EFAULT ? 0 : 1);
@@ -95,7 +95,7 @@ TEST(HostDevice, ForkedChild_HasNoArena) {
 }
 
 TEST(StrictHostDeviceDeathTest, StrayAccessToTheArena_IsAFault) {
-  // A forked child has no arena at all: the child must make its own.
+  // A forked child has no arena, so the child must make its own.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::unique_ptr<Device> device = WithArena(MakeHostDevice({.strict = true}), 8192);
   volatile std::byte* const stray = device->base() + 4096;

@@ -1,4 +1,4 @@
-// Memory that disks read and write, with bytes to tell apart.
+// Memory for disk tests, with contents that differ by seed.
 #ifndef GEMINID_TESTS_CLIENT_DISK_BLOCKS_H_
 #define GEMINID_TESTS_CLIENT_DISK_BLOCKS_H_
 
@@ -20,7 +20,7 @@ class Blocks {
     Fill(0);
   }
 
-  // Other bytes for each seed; zeros for 0.
+  // Fills with bytes that depend on the seed; zeros for seed 0.
   void Fill(uint64_t seed) {
     uint64_t state = seed;
     for (std::byte& byte : span()) {

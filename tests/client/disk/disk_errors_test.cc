@@ -34,7 +34,7 @@ TEST(DiskError, FullDiskQuotaAndLargeFile_AreExhaustedAndSayWhatToDo) {
   EXPECT_THAT(std::string(Error(EFBIG, "reserve").message()), HasSubstr("ulimit -f"));
 }
 
-// What cannot be read is lost; what cannot be written is still where it came from.
+// Data that cannot be read is lost. Data that cannot be written still exists at its source.
 TEST(DiskError, BadSector_IsDataLossForReadsAlone) {
   EXPECT_TRUE(absl::IsDataLoss(Error(EIO, "read")));
   EXPECT_TRUE(absl::IsInternal(Error(EIO, "write")));

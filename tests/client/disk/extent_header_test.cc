@@ -47,7 +47,7 @@ TEST_F(ExtentHeaderTest, AnyByteOfThePayloadThatDiffers_IsFoundWithItsPiece) {
 
 TEST_F(ExtentHeaderTest, AnyByteOfTheHeaderThatDiffers_IsFound) {
   for (size_t at = 0; at < 48 + 3 * 4; ++at) {
-    if (at >= 40 && at < 44) continue;  // of no meaning, but within the checksum
+    if (at >= 40 && at < 44) continue;  // unused bytes, but the checksum covers them
     blocks_.span()[at] ^= std::byte{1};
     EXPECT_NE(WhyNot(), "") << at;
     blocks_.span()[at] ^= std::byte{1};
@@ -66,7 +66,7 @@ TEST_F(ExtentHeaderTest, AnotherFile_IsRefused) {
   EXPECT_THAT(WhyNot(kKey, 8), HasSubstr("of another file"));
 }
 
-// The first half is of the new write and the rest of the one before, or the other way.
+// One half is of the new write, and the other half of the one before.
 TEST_F(ExtentHeaderTest, TornWrite_IsFoundWhereverItWasCut) {
   Blocks older(blocks_.span().size());
   older.Fill(2);

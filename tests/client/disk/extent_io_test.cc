@@ -39,7 +39,7 @@ TEST(ExtentMap, ExtentsAreOneAfterTheOther_WithTheirHeadersInWholeBlocks) {
   EXPECT_EQ(map.largest(), map.bytes(0));
 }
 
-// The number of disks, and whether by io_uring, if that is there.
+// The parameters: the number of disks, and whether to use io_uring, if it is available.
 class ExtentIoTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
  protected:
   void SetUp() override {
@@ -52,7 +52,7 @@ class ExtentIoTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
     MakeFiles(/*direct=*/true);
   }
 
-  // `direct`: without the page cache, where the file system can.
+  // `direct`: bypasses the page cache, if the file system can.
   void MakeFiles(bool direct) {
     io_.reset();
     files_.reset();
@@ -83,7 +83,7 @@ class ExtentIoTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
     Blocks blocks = Filled(extent, seed);
     return io_->Finish(io_->StartWrite(extent, key, blocks.span()));
   }
-  // And that it is what was written with the seed.
+  // Reads, and checks that the bytes are those written with the seed.
   absl::Status Read(size_t extent, uint64_t seed, const ExtentKey& key = kKey) {
     Blocks blocks(map_.bytes(extent));
     blocks.Fill(77);
@@ -94,7 +94,7 @@ class ExtentIoTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
     EXPECT_TRUE(std::ranges::equal(PayloadOf(extent, &blocks), PayloadOf(extent, &expected)));
     return status;
   }
-  // The first request of this kind, and what comes after it.
+  // Sets the fate of the first request of this kind; later ones succeed.
   void FailOnce(IoKind kind, Fate fate) {
     script_ = [kind, fate, failed = false](const IoRequest& request) mutable {
       if (request.kind != kind || failed) return Fate{};
@@ -146,7 +146,7 @@ TEST_P(ExtentIoTest, BufferThatWasSealed_IsWrittenAsAnyExtentOfItsSize) {
   EXPECT_TRUE(Read(3, 4).ok());
 }
 
-// A device has what was written to it; a page cache may still fail to write it.
+// A device has the data after a write. A page cache may still fail to write the data.
 TEST_P(ExtentIoTest, Syncs_AreOfFilesThatGoThroughThePageCache) {
   for (const bool direct : {true, false}) {
     ASSERT_NO_FATAL_FAILURE(MakeFiles(direct));
@@ -190,7 +190,7 @@ TEST_P(ExtentIoTest, OlderVersion_IsNotTakenForTheNewOne) {
   EXPECT_TRUE(Read(0, 1).ok());
 }
 
-// The system says that it was written, and the disk has it not, or has half of it.
+// The system reports success, but the disk has nothing or only half of the data.
 TEST_P(ExtentIoTest, WriteThatTheDiskLost_IsFoundWhenItIsRead) {
   ASSERT_TRUE(Write(0, 1).ok());
   for (uint64_t lost = 0; lost < 3; ++lost) {
@@ -204,7 +204,7 @@ TEST_P(ExtentIoTest, WriteThatTheDiskLost_IsFoundWhenItIsRead) {
   }
 }
 
-// What a request says that it did, it did here: the rest is asked for again, from a whole block on.
+// A short result did its part. The rest is requested again, from a block boundary on.
 TEST_P(ExtentIoTest, ShortResults_AreCompleted) {
   ASSERT_TRUE(Write(0, 1).ok());
   for (const IoKind kind : {IoKind::kWrite, IoKind::kRead}) {
@@ -221,7 +221,7 @@ TEST_P(ExtentIoTest, ShortResults_AreCompleted) {
       const auto done = reads ? pread(request.fd, request.data, request.bytes / 2, offset)
                               : pwrite(request.fd, request.data, request.bytes / 2, offset);
       EXPECT_EQ(done, half);
-      return Fate{.result = half + 100};  // of which the last bytes are no whole block
+      return Fate{.result = half + 100};  // the last 100 bytes are not a whole block
     };
     ASSERT_TRUE((kind == IoKind::kWrite ? Write(0, 1) : Read(0, 1)).ok());
     EXPECT_GE(asked_again, kStripeBytes / 2);
@@ -266,7 +266,7 @@ TEST_P(ExtentIoTest, DiskThatCannotWriteReadOrSync_IsNamed) {
   FailOnce(IoKind::kSync, {.result = -EIO});
   EXPECT_THAT(Words(Write(0, 1)), HasSubstr("cannot sync"));
   ASSERT_TRUE(Write(0, 1).ok());
-  // Without the page cache a medium, a protection and a target error have numbers of their own.
+  // Without the page cache, medium, protection and target errors have their own numbers.
   for (const int error : {EIO, ENODATA, EILSEQ, EREMOTEIO}) {
     FailOnce(IoKind::kRead, {.result = -error});
     const absl::Status status = Read(0, 1);
@@ -306,7 +306,7 @@ TEST_P(ExtentIoTest, FileRemovedUnderUs_GoesOn) {
   EXPECT_TRUE(Read(0, 1).ok());
 }
 
-// A header of another extent, as from a program that writes to the file.
+// Another program overwrites the header with that of another extent.
 TEST_P(ExtentIoTest, FileOverwrittenUnderUs_IsFound) {
   ASSERT_TRUE(Write(0, 1).ok());
   Blocks zeros(kBlockBytes);

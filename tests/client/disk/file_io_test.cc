@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 constexpr uint32_t kDepth = 16;
 constexpr int64_t kBytes = 64 << 10;
 
-// By io_uring where that is permitted, and by threads.
+// The parameter: by io_uring, if that is permitted, or by threads.
 class FileIoTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -36,7 +36,7 @@ class FileIoTest : public ::testing::TestWithParam<bool> {
     ASSERT_TRUE(fd_.valid());
   }
 
-  // By tag.
+  // The results by tag.
   std::map<uint64_t, int64_t> Results(size_t count) {
     std::map<uint64_t, int64_t> results;
     while (results.size() < count) {
@@ -117,7 +117,7 @@ TEST_P(FileIoTest, BuffersThatWereGivenAhead_AndOthers_ReadAndWriteTheSame) {
   Blocks known(kBytes);
   known.Fill(3);
   const std::array buffers = {known.span()};
-  io_->UseBuffers(buffers).IgnoreError();  // a limit of locked memory changes the speed alone
+  io_->UseBuffers(buffers).IgnoreError();  // a limit of locked memory only changes the speed
   EXPECT_EQ(Carry(Request(IoKind::kWrite, 0, &known, 1)), kBytes);
   Blocks other(kBytes);
   EXPECT_EQ(Carry(Request(IoKind::kRead, 0, &other, 2)), kBytes);
@@ -147,7 +147,7 @@ bool HasRingInMemory() {
   return all.find("[io_uring]") != std::string::npos;
 }
 
-// Buffers of a parent that was killed would stay registered for as long as a child has the ring.
+// Otherwise a killed parent's buffers would stay registered for as long as a child has the ring.
 TEST(MakeUringIo, ForkedChild_HasNoPartOfTheRing) {
   const auto io = MakeUringIo(kDepth);
   if (!io.ok()) GTEST_SKIP() << io.status();
@@ -166,7 +166,7 @@ TEST(MakeFileIo, WithoutIoUring_TakesThreadsAndSaysWhy) {
   EXPECT_EQ((*io)->depth(), 4u);
 }
 
-// What a kernel refuses, a container's profile refuses likewise.
+// A profile of a container refuses the call in the same way as the kernel.
 TEST(MakeFileIo, RingThatCannotBeMade_TakesThreads) {
   constexpr uint32_t kMoreThanAnyRing = 1 << 20;
   const auto io = MakeFileIo({.depth = kMoreThanAnyRing});

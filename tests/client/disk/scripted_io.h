@@ -1,4 +1,4 @@
-// A FileIo whose requests fail as a test says; all others are carried out.
+// A FileIo whose requests fail as a test says. All other requests are carried out.
 #ifndef GEMINID_TESTS_CLIENT_DISK_SCRIPTED_IO_H_
 #define GEMINID_TESTS_CLIENT_DISK_SCRIPTED_IO_H_
 
@@ -13,8 +13,8 @@
 
 namespace geminid::disk {
 
-// What becomes of a request: nothing here, and it is carried out; a result in its place; or none
-// ever.
+// What happens to a request. Without a value the request is carried out. With a result, the request
+// has this result. With `never`, it has none.
 struct Fate {
   std::optional<int64_t> result{};
   bool never = false;
@@ -23,7 +23,7 @@ using Script = std::function<Fate(const IoRequest&)>;
 
 class ScriptedIo final : public FileIo {
  public:
-  // `script` outlives it, and may change.
+  // `script` outlives this object, and may change.
   ScriptedIo(std::unique_ptr<FileIo> beneath, const Script* script)
       : beneath_(std::move(beneath)), script_(*script) {}
 
@@ -42,7 +42,7 @@ class ScriptedIo final : public FileIo {
     return carried.empty() ? absl::OkStatus() : beneath_->Start(carried);
   }
 
-  // Does not wait for what never comes.
+  // Returns at once if no further result can come.
   absl::StatusOr<std::vector<IoResult>> Wait(const base::Deadline& deadline) override {
     if (!results_.empty()) return std::exchange(results_, {});
     if (under_way_ == 0) return absl::DeadlineExceededError("nothing comes");

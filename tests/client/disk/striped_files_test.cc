@@ -32,10 +32,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-// Of a child of these tests: it cannot do what it is for.
+// The exit status of a child that cannot do its part.
 constexpr int kCannot = 77;
 
-// The system kills this process when it makes the call.
+// From now on the kernel kills this process at this system call. False: it cannot.
 bool DieAt(long call) {
   sock_filter filter[] = {
       {.code = BPF_LD | BPF_W | BPF_ABS, .jt = 0, .jf = 0, .k = offsetof(seccomp_data, nr)},
@@ -65,7 +65,7 @@ class StripedFilesTest : public ::testing::Test {
     EXPECT_FALSE(files.ok());
     return std::string(files.status().message());
   }
-  // Runs it in a child of its own. Its exit status.
+  // Runs `body` in a child process, and returns its exit status.
   static int InChild(const std::function<int()>& body) {
     const pid_t child = fork();
     if (child == 0) _exit(body());
@@ -84,7 +84,7 @@ TEST_F(StripedFilesTest, NewFiles_HaveAllOfTheirSpaceAndNobodyElseMayReadThem) {
   for (const std::string folder : {"a", "b"}) {
     struct stat found = {};
     ASSERT_EQ(stat(PathIn(folder).c_str(), &found), 0);
-    EXPECT_EQ(found.st_size, static_cast<off_t>(4 * kMiB));  // three of five units, and a header
+    EXPECT_EQ(found.st_size, static_cast<off_t>(4 * kMiB));  // three of five stripes, and a header
     EXPECT_GE(found.st_blocks * 512, found.st_size);
     EXPECT_EQ(found.st_mode & 0777u, 0600u);
   }
@@ -156,7 +156,7 @@ TEST_F(StripedFilesTest, FileInUse_IsGivenToNobodyElse) {
   EXPECT_TRUE(std::filesystem::exists(PathIn("a")));
 }
 
-// As a process that loads data, which lives on for a while after its rank was killed.
+// For example a data loading process that outlives its killed rank for a while.
 TEST_F(StripedFilesTest, ForkedChildThatOutlivesItsParent_DoesNotHoldTheFile) {
   int pipes[2];
   int started[2];
@@ -201,7 +201,7 @@ TEST_F(StripedFilesTest, ProcessThatIsKilledWhileItMakesFiles_LeavesNothingThatI
   }
 }
 
-// Its own may be gone, and another session may have made files of the same names since.
+// The own files may be gone, and another session may have made files of the same names since.
 TEST_F(StripedFilesTest, FilesThatAreRemovedByTheirIdentity_AreNotThoseOfAnother) {
   const uint64_t before = StripedFiles::Create(spec_)->identity();
   const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
@@ -257,7 +257,7 @@ TEST_F(StripedFilesTest, LimitOfTheProcessesFiles_IsRefusedWithoutASignal) {
   }
 }
 
-// A file system of its own, of 6 MiB.
+// The child mounts a file system of 6 MiB.
 TEST_F(StripedFilesTest, FullDisk_IsRefusedWithTheNumbersAndTheLeftoversThere) {
   const std::string small = folder_ / "a";
   const int status = InChild([&] {

@@ -1,4 +1,4 @@
-// The handshake against a daemon that says what it should not.
+// The handshake with a daemon that gives wrong answers.
 #include "client/src/attach.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Listens, takes one connection, reads one message, and lets the test answer.
+// Listens, accepts one connection, reads one message, and lets the test answer.
 class FakeListener {
  public:
   using Answer = std::function<void(int connection)>;
@@ -67,7 +67,7 @@ class FakeListener {
   std::thread thread_;
 };
 
-// Another user's listener at the attach socket of `socket`, until that of `leash` is closed.
+// Forks another user's listener at the attach socket of `socket`. It ends when `leash` is closed.
 pid_t ListenAsAnother(const std::string& socket, uid_t user, const std::array<int, 2>& ready,
                       const std::array<int, 2>& leash) {
   const pid_t other = fork();
@@ -86,7 +86,7 @@ pid_t ListenAsAnother(const std::string& socket, uid_t user, const std::array<in
   _exit(read(leash[0], &byte, 1) == 0 ? 0 : 3);
 }
 
-// Of a listener of another user in a folder of that user with this mode.
+// Connects to another user's listener, in a folder of that user with this mode.
 absl::Status ConnectToAnotherUsers(mode_t mode) {
   constexpr uid_t kAnother = 64002;
   const base::TemporaryFolder folder;
@@ -176,7 +176,7 @@ TEST(Attach, OtherVersion_IsNamedWithOurs) {
             HasSubstr("same release"), HasSubstr("the client is old")));
 }
 
-// Were it not refused, the client would misread what such a daemon writes.
+// Otherwise the client would misread the daemon's shared memory.
 TEST(Attach, OlderOrNewerDaemonThatWelcomesUs_IsRefused) {
   for (const uint32_t version : {shm::kProtocolVersion - 1, shm::kProtocolVersion + 1}) {
     FakeListener listener([version](int connection) {

@@ -1,4 +1,5 @@
-// Calls to a daemon that ends while it is in them: real servers, which do what the test says.
+// Calls to a daemon that ends during the call. The servers are real, and the test sets their
+// answers.
 #include "client/src/control.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Answers Free, the shortest of the calls, with what a function says, and allocates nothing.
+// Answers Free, the shortest call, with the result of a function. Allocates nothing.
 class Server final : public v1::ChunkService::Service {
  public:
   using Answer = std::function<grpc::Status(grpc::ServerContext*, const v1::FreeChunksRequest&)>;
@@ -35,7 +36,7 @@ class Server final : public v1::ChunkService::Service {
   }
   ~Server() override { End(); }
 
-  // As a daemon that was told to stop: the calls that it is in are cut off.
+  // Ends like a daemon that was told to stop, and aborts the calls in progress.
   void End() { server_->Shutdown(std::chrono::system_clock::now()); }
 
   grpc::Status Free(grpc::ServerContext* context, const v1::FreeChunksRequest* request,
@@ -69,7 +70,7 @@ class ControlTest : public ::testing::Test {
   }
   absl::Status Free() { return control_->Free({}); }
 
-  // Serves until it is cut off.
+  // An answer that waits until the call is aborted.
   Server::Answer IsCutOff() {
     return [this](grpc::ServerContext* context, const v1::FreeChunksRequest&) {
       entered_.store(true);
@@ -83,8 +84,8 @@ class ControlTest : public ::testing::Test {
 
   const base::TemporaryFolder folder_;
   const std::string socket_ = folder_.path() + "/daemon.sock";
-  base::UniqueFd ours_;     // of the attach connection
-  base::UniqueFd daemons_;  // the other end, which somebody keeps
+  base::UniqueFd ours_;     // the client's end of the attach connection
+  base::UniqueFd daemons_;  // the daemon's end, while it is stored
   std::atomic<bool> entered_ = false;
   std::unique_ptr<Control> control_;
 };
@@ -106,7 +107,7 @@ TEST_F(ControlTest, CallThatAnEndingDaemonCutsOff_IsMadeAgainByNumber) {
   EXPECT_TRUE(again.load()) << "the earlier daemon may have done it";
 }
 
-// As where the connection broke, and there is one to the next daemon when it is looked at.
+// The connection broke, and a connection to the next daemon exists when the client looks.
 TEST_F(ControlTest, UnavailableWithAConnection_IsAskedOnceMoreByNumber) {
   std::atomic<int> calls = 0;
   std::atomic<bool> again = false;
@@ -140,7 +141,7 @@ TEST_F(ControlTest, DeadlineOfTheDaemons_HasTheDaemonsWords) {
   EXPECT_THAT(std::string(Free().message()), HasSubstr("there was no room for an hour"));
 }
 
-// Those of the other ranks of the node are made at the same time.
+// The other ranks of the node allocate at the same time.
 TEST_F(ControlTest, Allocation_MayTakeLongerByItsSizeAndTheRanksBesideIt) {
   const Server server(socket_, IsCutOff());
   const auto time_for = [&](uint64_t bytes, int local_ranks) {
@@ -155,7 +156,7 @@ TEST_F(ControlTest, Allocation_MayTakeLongerByItsSizeAndTheRanksBesideIt) {
   EXPECT_NEAR(absl::FDivDuration(of_eight, more), 8, 0.5);
 }
 
-// The daemon says so before it closes its connections.
+// The daemon cancels calls before it closes its connections.
 TEST_F(ControlTest, CallThatADaemonAboutToEndRefusesAsCancelled_IsMadeAgain) {
   std::atomic<int> calls = 0;
   const Server server(socket_, [&](grpc::ServerContext*, const v1::FreeChunksRequest&) {
@@ -175,14 +176,14 @@ TEST_F(ControlTest, CallOfASessionThatEndsWithItsDaemon_EndsToo) {
   absl::Status status;
   std::thread caller([&] { status = Free(); });
   AwaitCall();
-  daemons_.Reset();  // nobody keeps it
+  daemons_.Reset();  // the connection is not stored
   server.reset();
   caller.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("none took its place"));
 }
 
-// It is no matter of permission.
+// A next daemon without the session is not an error of permission.
 TEST_F(ControlTest, SuccessorThatHasNotTheSession_IsUnavailable) {
   std::atomic<int> calls = 0;
   const Server server(socket_, [&](grpc::ServerContext*, const v1::FreeChunksRequest&) {
@@ -205,7 +206,7 @@ TEST_F(ControlTest, DaemonThatCutsOffEveryCall_IsNotAskedForEver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
 }
 
-// Of UNAVAILABLE that is known where it says so, and else when it is said twice.
+// UNAVAILABLE of a living daemon is final if it is marked as meant, or if it comes twice.
 TEST_F(ControlTest, WhatALivingDaemonSays_IsMeant) {
   struct Said {
     grpc::StatusCode code;

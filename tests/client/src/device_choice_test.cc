@@ -1,4 +1,4 @@
-// Which device a session asks for, and what it is told of the one it got.
+// The device that a session asks for, and the session's facts about the device that it got.
 #include "client/src/device_choice.h"
 
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ TEST_F(DeviceChoice, Description_IsTheDaemons) {
   EXPECT_EQ(device.granularity_bytes, 4096u);
   EXPECT_EQ(device.uuid.size(), 36u);
   EXPECT_FALSE(device.numa_node.has_value());
-  EXPECT_EQ((*session)->GetMemoryUse()->device_bytes, 0u);  // an arena without a chunk
+  EXPECT_EQ((*session)->GetMemoryUse()->device_bytes, 0u);  // an arena without chunks
 }
 
 TEST_F(DeviceChoice, DeviceThatIsNotThere_IsRefusedWithThoseThatAre) {

@@ -1,4 +1,4 @@
-// The daemon's end of a session's rings, with answers that a test chooses.
+// The daemon's end of a session's rings. The test chooses the answers.
 #ifndef GEMINID_TESTS_CLIENT_SRC_FAKE_DAEMON_H_
 #define GEMINID_TESTS_CLIENT_SRC_FAKE_DAEMON_H_
 
@@ -24,8 +24,8 @@
 
 namespace geminid::testing {
 
-// One thread that takes requests out of the ring and answers with what `answer` returns, if
-// anything. Answers that find the ring full wait.
+// One thread takes requests out of the ring and answers with the result of `answer`, if it has one.
+// Answers wait while the ring is full.
 class FakeDaemon {
  public:
   using Answer = std::function<std::optional<shm::Response>(const shm::Request&)>;
@@ -51,7 +51,7 @@ class FakeDaemon {
     return port.ok() ? *std::move(port) : nullptr;
   }
 
-  // Stops serving and hangs up, as a daemon that dies.
+  // Stops serving and closes the connection, like a daemon that dies.
   void End() {
     stop_.store(true);
     Wake(daemon_event_);
@@ -59,7 +59,7 @@ class FakeDaemon {
     daemon_socket_.Reset();
   }
 
-  // Whether requests are taken out of the ring.
+  // Whether the thread leaves requests in the ring.
   void Hold(bool held) {
     held_.store(held);
     Wake(daemon_event_);
@@ -76,7 +76,7 @@ class FakeDaemon {
     Wake(daemon_event_);
   }
 
-  // Makes the response ring contradict itself.
+  // Makes the response ring inconsistent.
   void Corrupt() {
     state().cursor.responses_written.fetch_add(5 * shm::kRingEntries);
     Wake(client_event_);

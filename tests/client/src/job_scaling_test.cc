@@ -1,4 +1,4 @@
-// Calls of a rank about the number of ranks, to real servers that do what the test says.
+// A rank's calls about the number of ranks, to real servers whose answers the test sets.
 #include "client/src/job_scaling.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// Answers EndJob with what a function says.
+// Answers EndJob with the result of a function.
 class Server final : public v1::JobService::Service {
  public:
   using Answer = std::function<grpc::Status(const v1::EndJobRequest&)>;

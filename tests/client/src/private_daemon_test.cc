@@ -1,4 +1,4 @@
-// The daemon that the library starts when there is none.
+// The daemon that the library starts if there is none.
 #include "geminid/private_daemon.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// As it is built, beside this test.
+// Small options for the daemon that was built with this test.
 PrivateDaemonOptions Small() {
   PrivateDaemonOptions options;
   options.arguments = {"--host-memory", "64MiB", "--device-memory", "64MiB"};
@@ -60,7 +60,7 @@ TEST(PrivateDaemon, Started_ServesAndLeavesNothingBehind) {
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(options);
     ASSERT_TRUE(session.ok()) << session.status();
     EXPECT_TRUE((*session)->Allocate({{"a", ChunkKind::kGeneric, 1000, true}}).ok());
-    // Its limits are those it was started with.
+    // The daemon has the limits of its options.
     EXPECT_EQ((*session)->Allocate({{"b", ChunkKind::kGeneric, 65 << 20, true}}).status().code(),
               absl::StatusCode::kResourceExhausted);
   }
@@ -89,7 +89,7 @@ TEST(PrivateDaemon, OfAKilledParent_EndsAndRemovesItsFolder) {
   EXPECT_TRUE(std::filesystem::exists(folder));
   kill(parent, SIGKILL);
   ASSERT_EQ(waitpid(parent, nullptr, 0), parent);
-  // Its new parent reaps it in its own time; the folder is the last thing it removes itself.
+  // The daemon's new parent reaps it at any time. The daemon removes the folder last.
   const absl::Time give_up = absl::Now() + absl::Seconds(30);
   while (std::filesystem::exists(folder) && absl::Now() < give_up) std::this_thread::yield();
   EXPECT_FALSE(std::filesystem::exists(folder));
@@ -127,7 +127,8 @@ TEST(PrivateDaemon, ThatIsNeverReady_IsGivenUp) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
 }
 
-// What it found is the next one's: here the first to follow is given less than there is in use.
+// A later daemon takes over the sessions. Here the first next daemon has less memory than is in
+// use.
 TEST(PrivateDaemon, WhoseFollowerCannotStart_HasAnotherThatKeepsTheSessions) {
   const std::string once = WriteScript("");
   std::filesystem::remove(once);
@@ -150,7 +151,7 @@ TEST(PrivateDaemon, WhoseFollowerCannotStart_HasAnotherThatKeepsTheSessions) {
   ASSERT_TRUE(chunk.ok()) << chunk.status();
   std::ofstream(once) << "less";
   ASSERT_EQ(kill((*daemon)->pid(), SIGKILL), 0);
-  // By the third.
+  // The third daemon serves this.
   const absl::Status served =
       (*session)->Allocate({{"b", ChunkKind::kGeneric, 1000, true}}).status();
   EXPECT_TRUE(served.ok()) << served << "; the daemon's log:\n" << (*daemon)->LogTail();

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using Turn = RequestOutbox::Turn;
 
-// The daemon's end is read by hand.
+// The test reads the daemon's end itself.
 class RequestOutboxTest : public ::testing::Test {
  protected:
   void Add(uint32_t chunk, Turn turn, bool answered = true) {
@@ -24,7 +24,7 @@ class RequestOutboxTest : public ::testing::Test {
     outbox_.Add(request, answered ? handler : nullptr, turn);
   }
 
-  // What the daemon finds; it makes room in the ring.
+  // The requests in the ring, as the daemon finds them. Reading makes room.
   std::vector<shm::Request> Read() {
     std::vector<shm::Request> requests;
     shm::Request request;
@@ -64,7 +64,7 @@ TEST_F(RequestOutboxTest, HalfARingOfUnansweredRequests_HoldsUpThoseInOrderAlone
   Add(7, Turn::kUrgent);
   EXPECT_TRUE(outbox_.Flush());
   EXPECT_THAT(ChunksOf(Read()), ElementsAre(7));
-  // The urgent one is due, too.
+  // The urgent request is due, too.
   EXPECT_NE(outbox_.Answered(first[0].request_id), nullptr);
   EXPECT_FALSE(outbox_.Flush());
   EXPECT_NE(outbox_.Answered(first[1].request_id), nullptr);

@@ -24,7 +24,7 @@ using testing::ErrorFor;
 using testing::FakeDaemon;
 using ::testing::HasSubstr;
 
-// Answers as they come in.
+// Collects answers as they arrive.
 class Answers {
  public:
   RequestPort::Handler Next() {
@@ -102,7 +102,7 @@ TEST(RequestPort, ManyTimesTheRing_IsAnsweredInOrderWithoutBlocking) {
   for (uint32_t i = 0; i < kRequests; ++i) ASSERT_EQ(shm::Index(seen[i].destination), i);
 }
 
-// What returns credits must never stand behind what waits for them.
+// A notice that returns credits must never wait behind requests that need credits.
 TEST(RequestPort, UrgentNotice_OvertakesRequestsThatWaitForAnswers) {
   Answers answers;
   std::atomic<bool> noticed = false;
@@ -165,7 +165,7 @@ TEST(RequestPort, AnswersWrittenBeforeTheEnd_StillCount) {
   daemon.End();
   size_t good = 0;
   for (const Answer& answer : answers.Wait(100)) good += answer.status.ok() ? 1 : 0;
-  // The fake may have been stopped before it wrote the last ones; no answer is lost or doubled.
+  // The fake may have stopped before it wrote the last answers. No answer is lost or comes twice.
   EXPECT_EQ(answers.size(), 100u);
   EXPECT_GT(good, 0u);
 }
@@ -233,8 +233,8 @@ TEST(RequestPort, ResponseToNobody_IsIgnored) {
   EXPECT_TRUE(port->status().ok());
 }
 
-// A daemon that died after it had answered, and before it said that it had, has a successor that
-// answers once more; by then the request may no longer be possible.
+// A daemon may die after it wrote an answer and before it recorded this. Then the next daemon
+// answers again, and the request may no longer be possible.
 TEST(RequestPort, AnswerThatComesAgain_IsHeardOnce) {
   Answers answers;
   FakeDaemon daemon([](const shm::Request& request) { return std::optional(DoneFor(request)); });

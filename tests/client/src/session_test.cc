@@ -1,4 +1,4 @@
-// Sessions against a real daemon in this process.
+// Sessions with a real daemon in this process.
 #include "geminid/session.h"
 
 #include <gmock/gmock.h>
@@ -207,7 +207,7 @@ TEST_F(SessionTest, AllocationThatCannotFit_ChangesNothing) {
 
 TEST_F(SessionTest, ThousandAllocations_LeakNothing) {
   Connect();
-  AllocateOne(64);  // what is made once is made
+  AllocateOne(64);  // some allocations happen only once
   const auto count_fds = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   };
@@ -224,7 +224,7 @@ TEST_F(SessionTest, ThousandAllocations_LeakNothing) {
     ASSERT_EQ(session_->Home(id), nullptr);
   }
   EXPECT_EQ(session_->HostBytes().value(), 64u);
-  EXPECT_LE(count_fds(), fds + 4);  // the daemon, in this process, closes in its own time
+  EXPECT_LE(count_fds(), fds + 4);  // the daemon in this process may close later
   EXPECT_LE(count_maps(), maps + 20);
 }
 
@@ -287,7 +287,7 @@ TEST_F(SessionTest, ShardsIntoAGatheredChunk_MeetWherePlanned) {
     EXPECT_TRUE(HasPattern(session_->Device(gathered.id) + i * kShard, kShard, i));
   }
 
-  // And the gradient in its storage goes home, which frees the extent.
+  // The gradient in the weight's storage goes home, which frees the extent.
   const ChunkHandle gradient = AllocateOne(kShard, ChunkKind::kGradient);
   TransferSpec spec;
   spec.source = gathered.id;
@@ -322,7 +322,7 @@ TEST_F(SessionTest, LeasedChunk_CannotBeDroppedFreedOrEvicted) {
 
 TEST_F(SessionTest, Use_KeepsWhatWasWrittenThroughEvictions) {
   Connect();
-  constexpr int kChunks = 6;  // of which three fit
+  constexpr int kChunks = 6;  // three of them fit
   std::vector<ChunkHandle> chunks;
   for (int i = 0; i < kChunks; ++i) chunks.push_back(AllocateOne(kMiB + 4096));
   std::vector<uint32_t> written(kChunks, 0);
@@ -486,7 +486,7 @@ TEST_F(SessionTest, BadTransfers_AreRefusedInWords) {
   spec.bytes = 4096;
   spec.source = ChunkId{4242};
   EXPECT_TRUE(absl::IsNotFound(session_->Transfer(spec).Wait()));
-  spec.source = other.id;  // both have homes
+  spec.source = other.id;  // both chunks have homes
   EXPECT_TRUE(absl::IsInvalidArgument(session_->Transfer(spec).Wait()));
   EXPECT_TRUE(session_->Healthy().ok());
 }
@@ -515,7 +515,7 @@ TEST_F(SessionTest, PacedLink_TakesTheTimeOfItsBandwidth) {
   options_.copy_bytes_per_second = 100e6;
   options_.device_memory_bytes = 64 * kMiB;
   Connect();
-  const ChunkHandle chunk = AllocateOne(20000000);  // 0.2 s
+  const ChunkHandle chunk = AllocateOne(20000000);  // a copy takes 0.2 s
   const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(session_->Transfer(Load(chunk)).Wait().ok());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -605,12 +605,12 @@ TEST_F(SessionTest, FailedImport_LeavesNoSession) {
   options_.keep_on_death = true;
   EXPECT_FALSE(
       ConnectWithDevice(options_, device::MakeFaultyDevice(device::MakeHostDevice({}), plan)).ok());
-  options_.device_memory_bytes = 64 * kMiB;  // all there is: nothing was kept
+  options_.device_memory_bytes = 64 * kMiB;  // all memory: the failed session retained none
   Connect();
 }
 
 TEST_F(SessionTest, SessionsInTurn_GiveEverythingBack) {
-  options_.device_memory_bytes = 64 * kMiB;  // all there is
+  options_.device_memory_bytes = 64 * kMiB;  // all memory
   for (int i = 0; i < 3; ++i) {
     Connect();
     AllocateOne(100 * kMiB);

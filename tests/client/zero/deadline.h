@@ -1,4 +1,4 @@
-// The deadline of engines that are to run into it.
+// The deadline of engines that a test lets time out.
 #ifndef GEMINID_TESTS_CLIENT_ZERO_DEADLINE_H_
 #define GEMINID_TESTS_CLIENT_ZERO_DEADLINE_H_
 
@@ -6,7 +6,7 @@
 
 namespace geminid::zero {
 
-// What does not stand still must not run into it first, on a busy machine either.
+// On a busy machine, engines that make progress must not reach it either.
 inline constexpr absl::Duration kDeadline = absl::Seconds(2);
 
 }  // namespace geminid::zero

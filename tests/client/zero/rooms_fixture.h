@@ -1,4 +1,4 @@
-// One rank's session with a daemon in this process, and what parts of the engine are made from.
+// One rank's session with a daemon in this process, and the parts from which the engine is made.
 #ifndef GEMINID_TESTS_CLIENT_ZERO_ROOMS_FIXTURE_H_
 #define GEMINID_TESTS_CLIENT_ZERO_ROOMS_FIXTURE_H_
 
@@ -18,7 +18,7 @@ namespace geminid::zero {
 
 class RoomsTest : public ::testing::Test {
  protected:
-  static constexpr int64_t kSize = 16384;  // elements of each of three parameters in chunks apart
+  static constexpr int64_t kSize = 16384;  // elements of each of three parameters, a chunk each
 
   void SetUp() override {
     ASSERT_TRUE(env_.Start().ok());

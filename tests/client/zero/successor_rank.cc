@@ -1,9 +1,9 @@
-// One rank of a run, as a process that dies, or stands still, at a crash point.
+// One rank of a run, as a process that dies, or stops, at a crash point.
 //
 //   successor_rank SOCKET RUN NAME RANK RESUME [kill|hold POINT COUNT]
 //
-// Rank 0 writes to standard output a line with the step it went on from (0: it began anew), then
-// the bytes of every weight. Exit code 0; 1 with an error on standard error.
+// Rank 0 writes a line to standard output with the step from which it resumed (0: it began anew),
+// then the bytes of every weight. Exit code 0; or 1 with an error on standard error.
 #include <signal.h>
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ bool holds = false;
 void OnPoint(const char* name) {
   if (point != name || left.fetch_sub(1) != 1) return;
   if (!holds) ::kill(::getpid(), SIGKILL);
-  // Whoever waits for it learns that it stands still; nobody sees what it would do next.
+  // A process that waits for this one sees that it has stopped, and nothing can happen after that.
   for (;;) ::raise(SIGSTOP);
 }
 

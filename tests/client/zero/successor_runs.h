@@ -1,4 +1,4 @@
-// The runs whose ranks are made to die: by name, for the test and for the program of one rank.
+// The runs whose ranks must die, by name: for the test and for the program of one rank.
 #ifndef GEMINID_TESTS_CLIENT_ZERO_SUCCESSOR_RUNS_H_
 #define GEMINID_TESTS_CLIENT_ZERO_SUCCESSOR_RUNS_H_
 
@@ -10,23 +10,31 @@
 namespace geminid::zero {
 
 inline constexpr int kSuccessorRanks = 2;
-// The variable that names the folder with the disks.
+// The variable with the folder of the disks.
 inline constexpr char kSuccessorDisk[] = "GEMINID_SUCCESSOR_DISK";
 inline constexpr int kSuccessorSteps = 6;
 
-// "tight": an arena that does not hold the model; "moved": some state goes to the device after the
-// first step; "device": all of it lives there; "streamed": it is updated there, granule by granule;
-// "streamed tight": in an arena in which granules have many slices; "lamb", "streamed lamb": an
-// optimizer that needs sums of all ranks; "disk": state on two disks; "small on disk": in bf16;
-// "disk lamb", "disk came"; "some on disk": what host memory does not hold; "disk tight": with a
-// tight arena; "disk overflow": whose first step is skipped; "came": and factors; "summed": fp32
-// gradients of two micro-batches; "second": these in ZeRO's second stage; "first": in its first;
-// "hosts": weights sharded within two hosts of a rank each; "one host": within one of both ranks,
-// which is refused; "negative": with a limit of norms that is refused before anything else;
-// "overflow": a step that changes nothing; "small", "small moved", "small lamb": state in bf16;
-// "muon": matrices that are whole; "left out": parameters without a gradient in some steps, whose
-// updates are counted each; "apart", "apart overflow": ranks with engines of their own, which are
-// clipped alike; "apart lamb", "apart came": whose sums are of the tensors of both.
+// The names and their runs:
+// "tight": the arena does not hold the model;
+// "moved": some state moves to the device after the first step;
+// "device": all state lives there;
+// "streamed": the device updates state on the host, granule by granule;
+// "streamed tight": the same with many slices per granule;
+// "lamb", "streamed lamb": an optimizer that needs sums over all ranks;
+// "disk": state on two disks; "small on disk": in bf16; "disk lamb", "disk came";
+// "some on disk": the state that host memory cannot hold; "disk tight": with a tight arena;
+// "disk overflow": its first step is skipped;
+// "came": sums and factors;
+// "summed": fp32 gradients of two micro-batches; "second", "first": the same in that ZeRO stage;
+// "hosts": weights sharded within two hosts of one rank each;
+// "one host": within one host of both ranks, which is refused;
+// "negative": a negative limit of norms, which is refused before anything else;
+// "overflow": one step changes nothing;
+// "small", "small moved", "small lamb": state in bf16;
+// "muon": whole matrices;
+// "left out": some steps give some parameters no gradient; their updates are counted;
+// "apart", "apart overflow": each rank has its own engine, and both are clipped alike;
+// "apart lamb", "apart came": with sums over the tensors of both.
 inline SyntheticRun SuccessorRun(const std::string& name) {
   SyntheticRun run;
   run.world_size = kSuccessorRanks;

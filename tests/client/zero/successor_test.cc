@@ -1,5 +1,5 @@
-// Ranks die at every point of a step, alone and together, and their successors go on: with every
-// bit of a run that nothing happened to.
+// Ranks die at every point of a step, alone and together, and replacement ranks go on. The bits are
+// those of an undisturbed run.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,13 +40,13 @@ using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::Ne;
 
-constexpr int kLastPointOfAStep = 9;  // of kCrashPoints; those after it are a successor's
+constexpr int kLastPointOfAStep = 9;  // in kCrashPoints; later points belong to replacement ranks
 
-// What becomes of a rank at a crash point.
+// The fate of a rank at a crash point.
 struct Fate {
   std::string what = "";  // "kill", "hold"; empty: it lives
   std::string point{};
-  int count = 1;  // when it gets there for so many times
+  int count = 1;  // the number of visits before it happens
 };
 
 class RankProcess {
@@ -65,7 +65,7 @@ class RankProcess {
     EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
   }
-  // Until it ends or stands still; what stands still is killed.
+  // Waits until the process ends or stops. Kills a stopped process.
   int Wait() {
     int status = 0;
     EXPECT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
@@ -102,7 +102,7 @@ class SuccessorTest : public ::testing::Test {
       }
       ranks.emplace_back(arguments, File("output", rank), File("words", rank));
     }
-    // First whoever is killed: one that is held ends when its turn comes.
+    // Waits first for the rank that is killed. A rank that is held ends in its turn.
     std::vector<int> ends(ranks.size());
     const size_t first = fates[0].what == "hold" ? 1 : 0;
     ends[first] = ranks[first].Wait();
@@ -110,14 +110,14 @@ class SuccessorTest : public ::testing::Test {
     return ends;
   }
 
-  // Rank 0 dies in its fourth step, which rank 1 does not get to record.
+  // Rank 0 dies in its fourth step, before rank 1 records this step.
   void InterruptFourthStep(const std::string& name) {
     const std::vector<int> ends =
         Start(name, false, {{"kill", "tensors flipped", 4}, {"hold", "update prepared", 4}});
     ASSERT_TRUE(WasKilled(ends[0]) && WasKilled(ends[1])) << Words();
   }
 
-  // Whether one of `victims` comes by this point as a successor in the interrupted fourth step.
+  // Whether one of `victims` passes this point as a replacement in the interrupted fourth step.
   static bool ComesBy(const std::string& name, const std::vector<int>& victims,
                       std::string_view point) {
     if (point == "spare brought") return name == "moved";
@@ -125,9 +125,9 @@ class SuccessorTest : public ::testing::Test {
     return is_behind || (point != "step passed" && point != "behind recorded");
   }
 
-  // The `victims` among the successors die at each point that they come by, in its order. The next
-  // successors go on from what the dead ones left; in long tests each point has a run of its own,
-  // and points that nobody comes by are looked at, too.
+  // Kills the `victims` among the replacements at each point that they pass, in order. The next
+  // replacements go on from the state of the dead ones. In long tests each point has a run of its
+  // own, and points that no rank passes are tested, too.
   void KillSuccessorsAtEveryPoint(const std::string& name, const std::vector<int>& victims,
                                   int least_step) {
     if (!LongTests()) {
@@ -157,7 +157,7 @@ class SuccessorTest : public ::testing::Test {
     }
   }
 
-  // Takes what rank `rank` left and says goodbye.
+  // Claims the state of rank `rank` and ends it.
   void EndKept(int rank) {
     ConnectOptions connect;
     connect.socket = env_.socket();
@@ -186,8 +186,8 @@ class SuccessorTest : public ::testing::Test {
     return words;
   }
 
-  // Starts them for the last time: they must end well, with the weights of a run that nothing
-  // happened to. Returns the step that they went on from.
+  // Starts the ranks for the last time. They must succeed with the weights of an undisturbed run.
+  // Returns the step from which they resumed.
   int MustFinish(const std::string& name) {
     EXPECT_THAT(Start(name, /*resume=*/true, {{}, {}}), ::testing::Each(Eq(0))) << Words();
     std::ifstream output(File("output", 0));
@@ -237,8 +237,8 @@ class SuccessorTest : public ::testing::Test {
     return files;
   }
 
-  // A point that a rank gets past alone, once the other has agreed to the step: sums over the ranks
-  // are made in between.
+  // A point that a rank reaches alone after the other one has agreed to the step. Sums over the
+  // ranks come in between.
   static const char* HeldAt(const std::string& name) {
     return name.ends_with("lamb") || name.ends_with("came") ? "update prepared" : "step agreed";
   }
@@ -251,7 +251,8 @@ class SuccessorTest : public ::testing::Test {
 
 class SuccessorDeathsTest : public SuccessorTest {};
 
-// Rank 0 dies at each point of its fourth step, or so; the other notices and leaves its own state.
+// Rank 0 dies at about each point of its fourth step. The other rank notices and leaves its own
+// state.
 TEST_F(SuccessorDeathsTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
   for (const std::string name : {"tight", "apart", "streamed", "disk"}) {
     for (int p = 0; p < kLastPointOfAStep; ++p) {
@@ -275,7 +276,7 @@ TEST_F(SuccessorTest, OneRankBehindTheOther_IsToldTheStep) {
        {"tight", "device", "disk", "lamb", "came", "summed", "second", "first", "overflow", "apart",
         "apart overflow", "apart lamb", "apart came", "disk came"}) {
     SCOPED_TRACE(name);
-    // The step that the other one has recorded is not that of a rank held where it agreed to it.
+    // A rank that is held where it agreed to a step has not recorded it, unlike the other rank.
     const int step = name.ends_with("overflow") ? 3 : 4;
     const std::vector<int> ends =
         Start(name, false, {{"kill", "step recorded", step}, {"hold", HeldAt(name), step}});
@@ -284,7 +285,7 @@ TEST_F(SuccessorTest, OneRankBehindTheOther_IsToldTheStep) {
   }
 }
 
-// Rank 0, whose weights are looked at, is the one that is behind.
+// Rank 0, whose weights are checked, is behind.
 TEST_F(SuccessorTest, OneEngineBehindThoseOfOtherParts_IsToldTheStep) {
   for (const std::string name : {"apart", "apart overflow", "apart lamb", "apart came"}) {
     SCOPED_TRACE(name);
@@ -311,7 +312,7 @@ TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) 
   }
 }
 
-// Some of a granule's new version is in its spare, some in places of the arena, which end.
+// Some of a granule's new version is in its spare, and some in places of the arena, which vanish.
 TEST_F(SuccessorTest, StreamedState_IsFinishedWhereverItsPiecesWere) {
   for (const std::string name : {"streamed", "streamed tight", "streamed lamb"}) {
     for (const char* point : {"slice updated", "granule written", "granule flipped"}) {
@@ -325,7 +326,7 @@ TEST_F(SuccessorTest, StreamedState_IsFinishedWhereverItsPiecesWere) {
 
 class SuccessorOnDiskTest : public SuccessorTest {};
 
-// Some of a granule's new version is in its spare extent, and none of it is believed.
+// Some of a granule's new version is in its spare extent, and none of it is used.
 TEST_F(SuccessorOnDiskTest, StateOnDisk_IsFinishedWhereverItsExtentsWere) {
   for (const std::string name : {"disk", "disk tight", "small on disk", "disk lamb"}) {
     for (const char* point : {"extent leaving", "granule written", "granule flipped"}) {
@@ -338,7 +339,7 @@ TEST_F(SuccessorOnDiskTest, StateOnDisk_IsFinishedWhereverItsExtentsWere) {
   }
 }
 
-// What was set waits in host memory for more of its granule, until a step is recorded.
+// The values wait in host memory for more of their granule, until a step is recorded.
 TEST_F(SuccessorOnDiskTest, StateOnDiskThatWasSetBeforeTheFirstStep_IsThereForASuccessor) {
   for (const std::string name : {"disk", "disk overflow"}) {
     SCOPED_TRACE(name);
@@ -349,7 +350,7 @@ TEST_F(SuccessorOnDiskTest, StateOnDiskThatWasSetBeforeTheFirstStep_IsThereForAS
   }
 }
 
-// One rank's state is lost, so that none goes on: they begin anew, with files of their own.
+// One rank's state is lost, so no rank resumes. All begin anew with new files.
 TEST_F(SuccessorOnDiskTest, StateOnDiskThatIsGone_IsNotGoneOnFrom) {
   using Mishap = std::function<void(const std::string& file)>;
   const std::map<std::string, Mishap> mishaps = {
@@ -369,7 +370,7 @@ TEST_F(SuccessorOnDiskTest, StateOnDiskThatIsGone_IsNotGoneOnFrom) {
   }
 }
 
-// It is not overwritten.
+// The file is not overwritten.
 TEST_F(SuccessorOnDiskTest, FileOnDiskThatIsNotKnownToBeGeminids_IsRefused) {
   Start("disk", false, {{"kill", "granule flipped", 40}, {"kill", "granule flipped", 40}});
   for (const std::string& file : FilesOnDisks()) {
@@ -387,18 +388,18 @@ TEST_F(SuccessorOnDiskTest, SuccessorsThatHaveStateOnDiskOrNoLonger_BeginAnewWit
   for (const auto& [before, after] : {std::pair{"disk", "tight"}, std::pair{"tight", "disk"}}) {
     SCOPED_TRACE(absl::StrCat(before, " to ", after));
     Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
-    // Whoever is not told the folders any more leaves the files there.
+    // A rank without the folders leaves the files there.
     for (const std::string& file : FilesOnDisks()) std::filesystem::remove(file);
     EXPECT_EQ(MustFinish(after), 0);
   }
 }
 
-// With as much host memory as some of the state needs.
+// Host memory holds only a part of the state.
 class SuccessorInLittleMemoryTest : public SuccessorOnDiskTest {
  protected:
   void SetUp() override {
     SuccessorOnDiskTest::SetUp();
-    Expected(kName);  // in enough memory, where nothing is on disk
+    Expected(kName);  // with enough memory, so that nothing is on disk
     SetHostMemory(kHostMemory);
   }
   void SetHostMemory(const std::string& size) {
@@ -406,13 +407,13 @@ class SuccessorInLittleMemoryTest : public SuccessorOnDiskTest {
     ASSERT_TRUE(env_.Start({.host_memory = size}).ok());
   }
   static constexpr char kName[] = "some on disk";
-  static constexpr char kHostMemory[] = "27100KiB";  // most of it for what the ranks share
+  static constexpr char kHostMemory[] = "27100KiB";  // most of it for memory that the ranks share
 };
 
 TEST_F(SuccessorInLittleMemoryTest, StateSomeOfWhichIsOnDisk_IsFinishedWhereverEachOfItWas) {
   for (const char* point : {"extent leaving", "granule written", "granule flipped"}) {
     SCOPED_TRACE(point);
-    // The granules whose state is in host memory are updated first.
+    // Granules with state in host memory are updated first.
     const int count = std::string_view(point) == "extent leaving" ? 12 : 60;
     const std::vector<int> ends =
         Start(kName, false, {{"kill", point, count}, {"kill", point, count + 5}});
@@ -422,7 +423,7 @@ TEST_F(SuccessorInLittleMemoryTest, StateSomeOfWhichIsOnDisk_IsFinishedWhereverE
   }
 }
 
-// What is on disk was decided once: the successors would choose less.
+// The chunks on disk were chosen once. The replacements alone would choose fewer.
 TEST_F(SuccessorInLittleMemoryTest, SuccessorsWithMoreHostMemory_GoOnWithWhatIsOnDisk) {
   {
     ConnectOptions connect;
@@ -436,7 +437,7 @@ TEST_F(SuccessorInLittleMemoryTest, SuccessorsWithMoreHostMemory_GoOnWithWhatIsO
   EXPECT_GE(MustFinish(kName), 1);
 }
 
-// Its home is the host's, whoever updates it.
+// The state's home is on the host, no matter which place updates it.
 TEST_F(SuccessorTest, SuccessorsThatStreamStateOrNoLonger_GoOnWithTheSameBits) {
   for (const auto& [before, after] :
        {std::pair{"streamed tight", "tight"}, std::pair{"tight", "streamed tight"}}) {
@@ -448,7 +449,7 @@ TEST_F(SuccessorTest, SuccessorsThatStreamStateOrNoLonger_GoOnWithTheSameBits) {
   }
 }
 
-// What is committed is the shard, in each of them.
+// Each of these stages commits the shard.
 TEST_F(SuccessorTest, SuccessorsInAnotherStage_GoOnWithTheSameBits) {
   for (const auto& [before, after] :
        {std::pair{"second", "summed"}, std::pair{"summed", "second"}}) {
@@ -460,7 +461,7 @@ TEST_F(SuccessorTest, SuccessorsInAnotherStage_GoOnWithTheSameBits) {
   }
 }
 
-// Weights that the ranks of a host keep together are nobody's state.
+// The weights that a host's ranks share are not part of a rank's state.
 TEST_F(SuccessorTest, SuccessorsThatShardWeightsWithinHostsOrNoLonger_GoOnWithTheSameBits) {
   for (const auto& [before, after] : {std::pair{"hosts", "tight"}, std::pair{"tight", "hosts"}}) {
     SCOPED_TRACE(absl::StrCat(before, " to ", after));
@@ -471,7 +472,7 @@ TEST_F(SuccessorTest, SuccessorsThatShardWeightsWithinHostsOrNoLonger_GoOnWithTh
   }
 }
 
-// Before they have come to their state.
+// The ranks are refused before they reach their state.
 TEST_F(SuccessorTest, SuccessorsThatAreRefused_LoseNothing) {
   const std::vector<int> ends =
       Start("tight", false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
@@ -482,7 +483,7 @@ TEST_F(SuccessorTest, SuccessorsThatAreRefused_LoseNothing) {
   EXPECT_GE(MustFinish("tight"), 1);
 }
 
-// Gradients have another size in the first stage, and state in bf16 has another one than in fp32.
+// The first stage has gradients of another size, and state in bf16 has another size than in fp32.
 TEST_F(SuccessorTest, SuccessorsOfAnotherStageOrStateType_BeginAnew) {
   for (const auto& [before, after] : {std::pair{"first", "summed"}, std::pair{"second", "first"},
                                       std::pair{"tight", "small"}, std::pair{"small", "tight"}}) {
@@ -494,14 +495,14 @@ TEST_F(SuccessorTest, SuccessorsOfAnotherStageOrStateType_BeginAnew) {
   }
 }
 
-// Successors die, too, at every point of their own, and theirs finish it.
+// Replacements die at every point of their own as well, and their replacements finish the step.
 TEST_F(SuccessorDeathsTest, SuccessorsKilledAtEveryPoint_HaveSuccessors) {
   for (const std::string name : {"moved", "lamb", "apart", "apart came"}) {
     KillSuccessorsAtEveryPoint(name, {0, 1}, /*least_step=*/2);
   }
 }
 
-// Whoever lives hears of it while its engine is being made, and ends: with nothing of its own lost.
+// The living rank gets an error while its engine is made, and ends without losing its state.
 TEST_F(SuccessorDeathsTest, OneSuccessorKilledAtEveryPoint_TheOtherLosesNothing) {
   for (const std::string name : {"moved", "apart"}) {
     for (int victim = 0; victim < kSuccessorRanks; ++victim) {
@@ -517,7 +518,7 @@ TEST_F(SuccessorTest, WithoutACommittedStep_AllBeginAnew) {
   EXPECT_EQ(MustFinish("tight"), 0);
 }
 
-// One rank has nothing to go on from, so the other gives up what it has.
+// One rank has no state to resume from, so the other rank gives up its own.
 TEST_F(SuccessorTest, WhereOneRankFindsNothing_AllBeginAnew) {
   for (const std::string name : {"tight", "moved", "device", "apart"}) {
     SCOPED_TRACE(name);
@@ -527,7 +528,7 @@ TEST_F(SuccessorTest, WhereOneRankFindsNothing_AllBeginAnew) {
   }
 }
 
-// The same point of the run is met again and again, at whatever the other threads are then.
+// The same point of the run repeats, while the other threads are at different points.
 TEST_F(SuccessorTest, StateThatMovedToTheDevice_IsBroughtHomeEachTime) {
   const int times = LongTests() ? 8 : 3;
   for (int i = 0; i < times; ++i) {

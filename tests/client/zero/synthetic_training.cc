@@ -34,7 +34,7 @@ uint64_t ElementsOf(const Parameter& parameter) {
   return elements;
 }
 
-// In [-1, 1), from a counter.
+// A value in [-1, 1) from counters.
 float Noise(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
   uint64_t x =
       a * 0x9e3779b97f4a7c15ull + b * 0xbf58476d1ce4e5b9ull + c * 0x94d049bb133111ebull + d;
@@ -48,7 +48,7 @@ float InitialValue(uint32_t parameter, uint64_t element) {
   return 0.1f * Noise(parameter, element, 17, 0);
 }
 
-// An infinite fp32 whose bytes are also two bf16, one of them infinite.
+// An infinite fp32 number. Its bytes are also two bf16 numbers, one of them infinite.
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Sample {
@@ -63,7 +63,7 @@ void PassTime(const SyntheticRun& run, const Sample& sample) {
   if (run.operator_time) *sample.clock += run.operator_time(sample.rank, sample.step);
 }
 
-// One use's part of the gradient.
+// The contribution of one use to the gradient.
 float GradientOf(uint32_t parameter, uint64_t element, float weight, const Sample& sample) {
   return 0.25f * weight + Noise(parameter, element,
                                 static_cast<uint64_t>(sample.step) * 64 + sample.micro_batch,
@@ -88,8 +88,8 @@ T Store(float value) {
   }
 }
 
-// Writes or adds one use's gradient, as a kernel would; it may be where the weight is. The first
-// use takes the weight's part.
+// Writes or adds one use's gradient, as a kernel would. The gradient may replace the weight. The
+// first use includes the weight's term.
 template <typename T>
 void WriteGradient(uint32_t parameter, const std::byte* weight, std::byte* gradient,
                    uint64_t elements, bool accumulate, const Sample& sample) {
@@ -102,14 +102,14 @@ void WriteGradient(uint32_t parameter, const std::byte* weight, std::byte* gradi
   }
 }
 
-// What a rank drives.
+// The objects that a rank uses.
 struct Driven {
   Session* session = nullptr;
   Engine* engine = nullptr;
   ActivationStack* stack = nullptr;  // null: activations lie in the workspace
 };
 
-// What an operator leaves from the forward to the backward pass, in the workspace or on a stack.
+// An operator's activations from the forward to the backward pass, in the workspace or on a stack.
 class LeftActivations {
  public:
   LeftActivations(const Driven& driven, uint64_t bytes) : driven_(driven), bytes_(bytes) {}
@@ -130,7 +130,7 @@ class LeftActivations {
     return absl::OkStatus();
   }
 
-  // What weights and gradients do must not have reached the last one.
+  // Checks that weights and gradients have not overwritten the last activations.
   absl::Status Check() {
     const std::byte* at = OnStack() ? nullptr : blocks_.back().data();
     if (OnStack()) {
@@ -220,7 +220,7 @@ absl::Status RunMicroBatch(const Driven& driven, const SyntheticRun& run, const 
 
 // --- the dense reference -------------------------------------------------------------------------
 
-// What one rank gives of it in one micro-batch.
+// One rank's gradient in one micro-batch.
 template <typename T>
 std::vector<float> RankGradient(const SyntheticRun& run, uint32_t parameter,
                                 const std::vector<float>& master, const Sample& sample) {
@@ -241,7 +241,7 @@ std::vector<float> RankGradient(const SyntheticRun& run, uint32_t parameter,
   return gradient;
 }
 
-// Over the micro-batches, rounded once: ZeRO's first stage.
+// The sum over the micro-batches, rounded once: ZeRO's first stage.
 template <typename T>
 std::vector<float> SummedRankGradient(const SyntheticRun& run, uint32_t parameter,
                                       const std::vector<float>& master, int step, int rank) {
@@ -261,7 +261,7 @@ std::vector<float> SummedRankGradient(const SyntheticRun& run, uint32_t paramete
   return sum;
 }
 
-// In the order of the ranks, rounded once.
+// Adds in the order of the ranks, and rounds once.
 template <typename T>
 std::vector<float> MeanOverRanks(const std::vector<std::vector<float>>& ranks) {
   std::vector<float> mean = ranks.front();
@@ -296,7 +296,7 @@ struct DenseState {
   std::vector<float> factors;
 };
 
-// AdamW by its own kernel.
+// Updates with AdamW's own kernel.
 void UpdateByAdamW(const AdamWOptions& adamw, const Parameter& parameter, int updates,
                    double grad_scale, const std::vector<float>& gradient, DenseState* state) {
   kernels::AdamWOptions options;
@@ -329,7 +329,7 @@ bool IsGivenGradients(const SyntheticRun& run, uint32_t parameter) {
   return used && run.model.parameters[parameter].trainable;
 }
 
-// The parameter's part of DenseResult::mean_squares.
+// The parameter's term of DenseResult::mean_squares.
 double MeanSquare(const SyntheticRun& run, uint32_t parameter, const std::vector<float>& master,
                   int step) {
   if (!IsGivenGradients(run, parameter)) return 0;
@@ -347,7 +347,7 @@ double MeanSquare(const SyntheticRun& run, uint32_t parameter, const std::vector
   return sum / (run.world_size * run.options.accumulate);
 }
 
-// Of all micro-batches of the step; zeros of a parameter that no operator uses or that is frozen.
+// The sum over all micro-batches of the step. Zeros if the parameter is frozen or unused.
 std::vector<float> StepGradient(const SyntheticRun& run, uint32_t parameter,
                                 const std::vector<float>& master, int step) {
   std::vector<float> gradient(master.size(), 0.0f);
@@ -371,7 +371,7 @@ std::vector<float> StepGradient(const SyntheticRun& run, uint32_t parameter,
   return gradient;
 }
 
-// A whole tensor as one segment of one rank.
+// Updates a whole tensor as one segment of one rank.
 void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int updates,
                    double grad_scale, const std::vector<float>& gradient, DenseState* state) {
   if (const auto* adamw = std::get_if<AdamWOptions>(&run.options.optimizer)) {
@@ -413,7 +413,7 @@ void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int upda
   if (status != kernels::Status::kOk) std::abort();
 }
 
-// What Options::state_type says of bf16, element by element.
+// Rounds the state to bf16 as Options::state_type describes, element by element.
 void RoundState(const Parameter& parameter, int updates, DenseState* state) {
   base::Fnv1a name;
   name.AddText(parameter.name);
@@ -471,7 +471,7 @@ SyntheticModel MixedModel(DataType other) {
 
 namespace {
 
-// What one rank's part of a model has, of parts with the same parameters by other names.
+// Adds one rank's part of a model. The parts have the same parameters with other names.
 void AddPart(const SyntheticRun& run, int rank, std::vector<Parameter>* parameters) {
   for (Parameter parameter : run.model.parameters) {
     parameter.name = std::to_string(rank) + "." + parameter.name;
@@ -479,7 +479,7 @@ void AddPart(const SyntheticRun& run, int rank, std::vector<Parameter>* paramete
   }
 }
 
-// Of engines that train parts of one model.
+// The norm over engines that train parts of one model.
 absl::StatusOr<double> NormOfAll(Engine* engine, collectives::Communicator* ranks) {
   const absl::StatusOr<double> own = engine->GradientNorm();
   if (!own.ok()) return own.status();
@@ -489,7 +489,7 @@ absl::StatusOr<double> NormOfAll(Engine* engine, collectives::Communicator* rank
   return std::sqrt(squares[0]);
 }
 
-// Those that share the rank's host; the last one may have fewer.
+// The communicator of the rank's host. The last host may have fewer ranks.
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> RanksOfHost(
     const SyntheticRun& run, int rank, collectives::Communicator* ranks) {
   const int first = rank - rank % run.ranks_per_host;
@@ -611,7 +611,7 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
 }
 
 std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result) {
-  // Before its threads look at them.
+  // Done before the ranks' threads read them.
   result->statistics.resize(static_cast<size_t>(run.world_size));
   result->exchanged.resize(static_cast<size_t>(run.world_size));
   std::vector<std::unique_ptr<collectives::Communicator>> communicators =

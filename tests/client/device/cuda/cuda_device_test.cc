@@ -1,4 +1,4 @@
-// What is particular to the device of a GPU, on the driver's double.
+// Properties that only the device of a GPU has, on the driver's double.
 #include "client/device/cuda/cuda_device.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class CudaDevice : public ::testing::Test {
     const uint64_t before = node_->calls("cuMemHostRegister");
     ASSERT_TRUE(device_->RegisterHost(memory).ok());
     while (node_->calls("cuMemHostRegister") == before) std::this_thread::yield();
-    // The call was made; that it is known is a matter of moments.
+    // The call was made. Its result is known a moment later.
     std::atomic<uint64_t> word = 0;
     const uint64_t writes = node_->calls("cuStreamWriteValue64");
     while (node_->calls("cuStreamWriteValue64") == writes) {
@@ -84,7 +84,7 @@ class CudaDevice : public ::testing::Test {
 
 TEST_F(CudaDevice, Gpu_IsFoundByItsUuid) {
   EXPECT_TRUE(MakeCudaDevice({UuidOf(0)}).ok());
-  EXPECT_TRUE(MakeCudaDevice({UuidOf(0).substr(4)}).ok());  // as the daemon writes it
+  EXPECT_TRUE(MakeCudaDevice({UuidOf(0).substr(4)}).ok());  // in the daemon's form
   const absl::Status none = MakeCudaDevice({"GPU-00000000-0000-4000-8000-000000000000"}).status();
   EXPECT_TRUE(absl::IsNotFound(none)) << none;
   EXPECT_THAT(
@@ -113,7 +113,7 @@ TEST_F(CudaDevice, CompletionWordInRegisteredMemory_IsWrittenByTheGpu) {
   stream().Synchronize();
 }
 
-// The answer to a GPU whose words are seen before the data.
+// For GPUs whose completion words become visible before the data.
 TEST_F(CudaDevice, CompletionsByEvents_AreAllWrittenByTheStreamsThread) {
   std::vector<std::byte> memory(kPage);
   device_ = OnCuda({.uuid = "", .completes_by_events = true}).make();
@@ -125,7 +125,7 @@ TEST_F(CudaDevice, CompletionsByEvents_AreAllWrittenByTheStreamsThread) {
   auto* const word = reinterpret_cast<std::atomic<uint64_t>*>(memory.data() + kPage / 2);
   const uint64_t writes = node_->calls("cuStreamWriteValue64");
   for (uint64_t value = 1; value <= 100; ++value) {
-    // Small ones go as a batch, large ones alone.
+    // Small copies go as a batch, large copies alone.
     Copy copy = To(0, memory.data(), value % 2 == 0 ? 100 : kPage / 2);
     copy.completion = word;
     copy.completion_value = value;
@@ -149,7 +149,7 @@ TEST_F(CudaDevice, CompletionWordElsewhere_IsWrittenByTheStreamsThread) {
   EXPECT_EQ(node_->calls("cuStreamWriteValue64"), writes);
 }
 
-// Memory of the GPU that somebody else in this process has allocated.
+// Memory of the GPU that other code in this process has allocated.
 class ForeignMemory {
  public:
   ForeignMemory(Device* device, uint64_t bytes) : device_(*device) {
@@ -195,7 +195,7 @@ class ForeignMemory {
   CUdeviceptr address_ = 0;
 };
 
-// A gradient of a framework that allocates for itself.
+// For example a gradient of a framework with its own allocator.
 TEST_F(CudaDevice, MemoryOfTheGpuOutsideOfTheArena_IsReadAndWrittenInPlace) {
   ForeignMemory foreign(device_.get(), 4096);
   const std::vector<float> values = {1, 2, 3, 4};
@@ -240,7 +240,7 @@ TEST_F(CudaDevice, SmallCopies_GoAsOneBatch) {
   std::atomic<bool> started = false;
   std::atomic<bool> release = false;
   int done = 0;
-  stream().Enqueue([&] {  // the stream's thread must not send the first ones alone
+  stream().Enqueue([&] {  // keeps the stream's thread from sending the first copies alone
     started.store(true);
     while (!release.load()) std::this_thread::yield();
   });
@@ -316,7 +316,7 @@ TEST_F(CudaDevice, ArithmeticInTheArena_IsTheGpus) {
   EXPECT_EQ(sum, 0);
 }
 
-// A lost device stays lost for its process: these are processes of their own.
+// A lost device stays lost for its process, so each case runs in a process of its own.
 int LoseTheDevice() {
   const Implementation cuda = OnCuda();
   const std::unique_ptr<Device> device = cuda.make();
@@ -340,11 +340,11 @@ int LoseTheDevice() {
   device->compute_stream().WaitFor(gate);
   CudaNode()->SetLost(0, true);
   stream.Synchronize();
-  device->compute_stream().Synchronize();  // its gate stays shut
+  device->compute_stream().Synchronize();  // its gate stays closed
   const absl::Status status =
       device->ops().Synchronize(device->compute_stream(), absl::InfiniteDuration());
   if (!absl::IsDataLoss(seen)) return 2;
-  if (!worked) return 3;  // others wait for what the host does
+  if (!worked) return 3;  // other work waits for work of the host
   return absl::IsDataLoss(status) ? 0 : 4;
 }
 
@@ -437,7 +437,7 @@ TEST_F(HostRegistryTest, Observer_IsToldOfEachPiece) {
 TEST_F(HostRegistryTest, PieceThatACopyAsksFor_GoesFirst) {
   HostRegistry registry(context_, kPiece);
   const uint64_t calls = CudaNode()->calls("cuMemHostRegister");
-  // The second call is refused: it shows which piece it was for.
+  // The second call is refused. The error shows for which piece it was.
   CudaNode()->Fail("cuMemHostRegister", CUDA_ERROR_OUT_OF_MEMORY, /*skips=*/1);
   CudaNode()->Hang("cuMemHostRegister");
   ASSERT_TRUE(registry.Add(memory_).ok());

@@ -18,7 +18,7 @@ std::vector<TensorShape> Trainable(std::initializer_list<uint64_t> sizes) {
   return tensors;
 }
 
-// Everything that must hold of any layout.
+// Checks the properties that every layout must have.
 void ExpectSound(const Layout& layout, const std::vector<TensorShape>& tensors,
                  const LayoutOptions& options) {
   uint64_t used = 0;
@@ -49,7 +49,7 @@ TEST(Layout, RandomTensors_AreSoundForEveryWorldSize) {
   for (int round = 0; round < 60; ++round) {
     LayoutOptions options;
     options.world_size = 1 + static_cast<int>(random() % 5);
-    const uint64_t types = 1 + random() % 5;  // the first so many of DataType
+    const uint64_t types = 1 + random() % 5;  // the first ones of DataType
     std::vector<TensorShape> tensors(1 + random() % 40);
     for (TensorShape& tensor : tensors) {
       tensor = {1 + random() % (random() % 8 == 0 ? 3000000 : 90000), random() % 5 != 0};
@@ -63,12 +63,12 @@ TEST(Layout, RandomTensors_AreSoundForEveryWorldSize) {
 }
 
 TEST(Layout, TensorsThatFillAChunkExactly_WasteNothing) {
-  // Four tensors of 2^19 elements: chunks of one, and chunks of two, hold them without a gap.
+  // Four tensors of 2^19 elements. Chunks of one tensor or of two hold them without a gap.
   const std::vector<TensorShape> tensors = Trainable({1 << 19, 1 << 19, 1 << 19, 1 << 19});
   absl::StatusOr<Layout> layout = MakeLayout(tensors, {.world_size = 2});
   ASSERT_TRUE(layout.ok()) << layout.status();
   EXPECT_EQ(layout->padding_elements, 0u);
-  EXPECT_EQ(layout->chunk_elements, uint64_t{1} << 19);  // of equals the smallest
+  EXPECT_EQ(layout->chunk_elements, uint64_t{1} << 19);  // the smallest of equal choices
   layout = MakeLayout(tensors, {.world_size = 2, .chunk_elements = 1 << 20});
   ASSERT_TRUE(layout.ok()) << layout.status();
   EXPECT_EQ(layout->chunks.size(), 2u);
@@ -96,7 +96,7 @@ TEST(Layout, FrozenTensors_DoNotShareChunksWithTrainedOnes) {
   EXPECT_NE(layout->tensors[0].chunk, layout->tensors[1].chunk);
 }
 
-// Muon's matrices: none may be cut by the end of a granule, on any number of ranks.
+// Muon's matrices. No granule may end inside one, for any number of ranks.
 TEST(Layout, WholeTensors_LieWithinOneGranuleAndShareChunksWithEachOtherAlone) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 60; ++round) {
@@ -124,7 +124,7 @@ TEST(Layout, WholeTensors_LieWithinOneGranuleAndShareChunksWithEachOtherAlone) {
   }
 }
 
-// GPT-2's layer of width 256, of four matrices, on two ranks: two fill one granule.
+// GPT-2's layer of width 256 with four matrices, on two ranks: two matrices fill one granule.
 TEST(Layout, WholeTensorsThatFillGranules_WasteNothing) {
   std::vector<TensorShape> tensors =
       Trainable({3 << 16, 1 << 16, 4 << 16, 4 << 16, 3 << 16, 1 << 16});
@@ -143,7 +143,7 @@ std::vector<TensorShape> Matrices() {
   return tensors;
 }
 
-// Chunks for norms as large as those for matrices would be mostly padding.
+// If chunks for norms were as large as those for matrices, they would be mostly padding.
 TEST(Layout, FewTensorsOfAnotherType_AreInChunksForTheirOwnSizes) {
   const std::vector<TensorShape> matrices = Matrices();
   std::vector<TensorShape> tensors = matrices;
@@ -202,7 +202,7 @@ TEST(Layout, RandomUnits_ShareChunksOnlyIfTheyAreSmall) {
   }
 }
 
-// Blocks of GPT-2 of width 64, in fp32. `units`: each is one.
+// Blocks of GPT-2 of width 64, in fp32. `units`: each block is one unit.
 std::vector<TensorShape> Blocks(bool units) {
   std::vector<TensorShape> tensors;
   for (uint32_t block = 0; block < 6; ++block) {
@@ -215,7 +215,7 @@ std::vector<TensorShape> Blocks(bool units) {
   return tensors;
 }
 
-// The most that one block gathers.
+// The most bytes that one block gathers.
 uint64_t BytesOfABlock(const std::vector<TensorShape>& tensors, const Layout& layout) {
   const size_t per_block = tensors.size() / 6;
   uint64_t most = 0;
@@ -256,8 +256,8 @@ TEST(Layout, UnitsTooSmallForAGranule_ShareChunksWithTheRest) {
             0.15 * static_cast<double>(layout->used_elements));
 }
 
-// The golden figure of Gemini's search: GPT-2 with 2 layers of width 128 packs without waste into
-// chunks of 527872 elements once the embedding, an outlier, is left out.
+// The golden figure of Gemini's search. Without the embedding, an outlier, GPT-2 with 2 layers of
+// width 128 packs into chunks of 527872 elements without waste.
 TEST(Layout, Gpt2TwoLayers_FindsAChunkWithoutMoreWasteThanTheGoldenSize) {
   std::vector<TensorShape> tensors = Trainable({50258 * 128, 1024 * 128});
   for (int layer = 0; layer < 2; ++layer) {
@@ -283,7 +283,7 @@ TEST(Layout, ManySmallGranules_KeepTheCostOfASpareSmall) {
   }
   absl::StatusOr<Layout> layout = MakeLayout(tensors, {.world_size = 2});
   ASSERT_TRUE(layout.ok());
-  // One spare granule of 12 bytes per element over all granules, against the 14 bytes of state.
+  // One spare granule has 12 bytes per element; all granules have 14 bytes of state per element.
   EXPECT_LT(12.0 / layout->granules + 14.0 * static_cast<double>(layout->padding_elements) /
                                           static_cast<double>(layout->used_elements),
             0.5);

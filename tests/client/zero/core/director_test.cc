@@ -23,7 +23,7 @@ Move PlannedGather(uint32_t chunk, uint64_t offset, std::optional<uint32_t> due 
 Move DropOf(uint32_t chunk) { return {Move::Kind::kDrop, chunk}; }
 Move ReduceOf(uint32_t chunk) { return {Move::Kind::kReduce, chunk}; }
 
-// Operators 0, 1, 1 again with gradient, 0 with gradient; 0 is kept, 1 comes ahead.
+// The operators are 0, 1, 1 with gradient, 0 with gradient. 0 stays, and 1 is prefetched.
 PlannedRun TwoLayers() {
   std::vector<TraceMoment> moments(4);
   moments[0].uses = {{0}};
@@ -115,7 +115,7 @@ TEST_F(DirectorTest, OperatorsThatUseLessThanPlanned_LeaveNothingInTheWay) {
   (void)Use({0});
   (void)Use({1});
   (void)Use({});
-  // It was to become a gradient here, and the plan gives its place away.
+  // Chunk 1 was to become a gradient here, but the plan gives its place away.
   EXPECT_THAT(Use({0}), ElementsAre(DropOf(1)));
   (void)Reduce(0);
   (void)director_.EndOperators();
@@ -230,7 +230,7 @@ TEST_F(DirectorTest, PlanThatMovesWhatOperatorsKeepHolding_IsFoundOut) {
   plan.moments[0].loads = {{0, 0, 0}};
   plan.moments[1] = {.loads = {{1, 10, 1}}, .drops = {{1, false, 2}}};
   EXPECT_FALSE(MovesWhatIsKept(PlannedRun(plan, trace, 0), moments));
-  // Where nobody holds it, between the last two, it may move.
+  // Between the last two moments no operator holds the chunk, so it may move.
   plan.moments[1].drops.push_back({0, false, 2});
   plan.moments[2].loads = {{0, 20, 2}};
   EXPECT_FALSE(MovesWhatIsKept(PlannedRun(plan, trace, 0), moments));
@@ -287,7 +287,7 @@ TEST(DirectorWithGradients, GradientAfterAReducedOne_BeginsAMomentThatDoesNotUse
   for (const uint32_t gradient : {1, 2, 3}) {
     (void)director.OpenGradient(gradient, true);
     director.NoteGradient(gradient);
-    // The second one stays open beside the third.
+    // The second operator stays open beside the third.
     if (gradient != 2) (void)director.Reduce(gradient);
   }
   (void)director.Reduce(2);
@@ -300,7 +300,8 @@ TEST(DirectorWithGradients, GradientAfterAReducedOne_BeginsAMomentThatDoesNotUse
   EXPECT_THAT(used, ElementsAre(Uses{0, 1}, Uses{0, 2, 3}));
 }
 
-// The ranks of a host have copies of 0, which is trained, and of 1, which is frozen; not of 2.
+// The ranks of a host have copies of chunk 0, which is trained, and of chunk 1, which is frozen.
+// They have no copy of chunk 2.
 class CopiedTest : public DirectorTest {
  protected:
   CopiedTest()
@@ -346,7 +347,8 @@ TEST_F(CopiedTest, EvaluationAndAMicroBatchGivenUp_LeaveTheCopies) {
   EXPECT_THAT(Use({0}), ElementsAre(DropOf(2), GatherWithinHost(0)));
 }
 
-// A gradient that took its weight's place is gone with its reduction; the weight is not.
+// After the reduction, the gradient that took its weight's place is gone. The host's copy of the
+// weight is not.
 TEST_F(CopiedTest, WeightWhoseGradientWasReduced_IsGatheredWithinTheHost) {
   (void)director_.BeginMicroBatch();
   (void)Use({0});

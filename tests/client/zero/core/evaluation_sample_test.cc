@@ -21,7 +21,7 @@ TEST(EvaluationSample, OperatorsThatHaveNotComeRound_AreNoSampleBeforeTheEnd) {
   EXPECT_EQ(sample.Take(/*end=*/true).size(), 5u);
 }
 
-// The operator that comes twice in a round does not end it.
+// The operator that appears twice in a round does not end the round.
 TEST(EvaluationSample, SecondRound_IsTheSample) {
   EvaluationSample sample;
   AddRound(&sample);

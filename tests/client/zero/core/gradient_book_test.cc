@@ -9,7 +9,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Chunk 0: "once" and "other", in the place of their weights. Chunk 1: "tied", separate.
+// Chunk 0 has "once" and "other", whose gradients replace the weights. Chunk 1 has "tied",
+// separate.
 GradientBook MakeBook() {
   return GradientBook({{"once", 0}, {"other", 0}, {"tied", 1, true, 2, true}, {"frozen", 1, false}},
                       2);

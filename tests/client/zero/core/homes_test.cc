@@ -19,7 +19,7 @@ using Outcome = Director::Outcome;
 
 constexpr uint64_t kBytes = 10;
 
-// Three chunks, and two moments of which the second needs some workspace.
+// Three chunks and two moments. The second moment needs workspace.
 Trace TraceIn(uint64_t arena_bytes, uint64_t workspace_bytes) {
   Trace trace;
   trace.arena_bytes = arena_bytes;
@@ -41,8 +41,8 @@ TEST(Homes, ArenaThatIsOneByteTooSmall_AreNone) {
 Move GatherOf(uint32_t chunk) { return {Move::Kind::kGather, chunk, chunk * kBytes}; }
 Move DropOf(uint32_t chunk) { return {Move::Kind::kDrop, chunk}; }
 
-// Chunks 0 and 1 are trained, each in a moment of the plan whose end drops it; 2 is frozen and only
-// evaluated.
+// Chunks 0 and 1 are trained. Each is used in one moment of the plan, and dropped at its end. Chunk
+// 2 is frozen and only evaluated.
 class DirectorWithHomes : public ::testing::Test {
  protected:
   DirectorWithHomes() : director_({{kBytes}, {kBytes}, {.bytes = kBytes, .changes = false}}) {
@@ -51,7 +51,7 @@ class DirectorWithHomes : public ::testing::Test {
     moments[1].uses = {{1}};
     Plan plan;
     plan.moments.resize(2);
-    // The planner saves room that need not be saved: both at the bottom.
+    // The planner saves room without need: it puts both chunks at the bottom.
     plan.moments[0].loads = {{0, 0, 0}};
     plan.moments[0].drops = {{0, false, 0}};
     plan.moments[1].loads = {{1, 0, 1}};
@@ -66,7 +66,7 @@ class DirectorWithHomes : public ::testing::Test {
     for (uint32_t chunk : chunks) director_.Release(chunk);
     return moves;
   }
-  // All moves from its beginning to its end.
+  // All moves of a micro-batch, from its beginning to its end.
   Moves MicroBatch(const std::vector<uint32_t>& chunks) {
     Moves all = director_.BeginMicroBatch();
     const auto add = [&all](const Moves& moves) {

@@ -14,7 +14,7 @@ class MoveQueueTest : public ::testing::Test {
   void Gather(uint32_t chunk, uint64_t offset) {
     queue_.Add({.kind = Kind::kGather, .chunk = chunk, .offset = offset});
   }
-  // To the end, nothing being in its way.
+  // Gathers a chunk completely, with nothing in its way.
   void Settle(uint32_t chunk, uint64_t offset) {
     Gather(chunk, offset);
     ASSERT_TRUE(queue_.TakeStart(Current).has_value());

@@ -86,8 +86,8 @@ TEST_F(PlacerTest, GrowingWorkspace_SendsAwayWhatIsInItsWayButNothingHeld) {
   EXPECT_EQ(placer_.reserved_bytes(), 20u);
 }
 
-// Between a chunk that could leave and free room: 80 bytes could be workspace, but not in one
-// piece.
+// Operators hold chunk 3, between a chunk that can leave and free room. 80 bytes are free for
+// workspace, but not in one piece.
 TEST_F(PlacerTest, OperatorsChunkAboveAnother_TakesItsPlaceSoThatWorkspaceCanGrow) {
   (void)placer_.Place({GatherOf(0), GatherOf(3)});
   const std::vector<uint32_t> chunks = {3};
@@ -118,17 +118,17 @@ TEST_F(PlacerTest, NothingMakesWay_WhereWorkspaceHasEnoughOrWouldGainNothing) {
   (void)placer_.Place({GatherOf(0), GatherOf(3)});
   const std::vector<uint32_t> chunks = {3};
   EXPECT_THAT(placer_.MakeWay(chunks, 40, Free), IsEmpty());
-  // What is held lies above.
+  // The held chunk lies above.
   (void)placer_.Place({GatherOf(1, 60)});
   EXPECT_THAT(placer_.MakeWay(chunks, 80, [](uint32_t c) { return c == 1; }), IsEmpty());
-  // What is held lies below.
+  // The held chunk lies below.
   EXPECT_THAT(placer_.MakeWay(chunks, 40, [](uint32_t c) { return c == 0; }), IsEmpty());
 }
 
 TEST_F(PlacerTest, WantedWorkspace_IsTakenAsFarAsNothingMustLeave) {
   (void)placer_.Place({GatherOf(0)});
   EXPECT_THAT(*placer_.Reserve(5, 90, Free), ElementsAre(Step{Step::Kind::kReserve, 0, 60}));
-  // And given back to chunks that need it.
+  // The room returns to chunks that need it.
   (void)placer_.Place({GatherOf(1)});
   const auto steps = placer_.Load(std::vector<uint32_t>{1}, [](uint32_t c) { return c == 0; });
   ASSERT_TRUE(steps.ok()) << steps.status();
@@ -148,8 +148,8 @@ TEST_F(PlacerTest, BlockBesideAHeldChunkAtTheTop_LiesInAHole) {
   EXPECT_EQ(placer_.used_bytes(), 40u);
 }
 
-// Whatever is held, wherever the rest lies: what fits can be brought, after any moves, and what
-// does not cannot.
+// For any held chunks and any places of the others: a chunk that fits can be loaded, after some
+// moves. A chunk that does not fit is refused.
 TEST(PlacerOfRandomArenas, WhatFits_IsBroughtAndNothingElse) {
   std::mt19937 random(5);
   int fitted = 0, refused = 0;

@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Which of so many micro-batches, none of which followed a plan, wanted one. The operators of each
-// are new.
+// The micro-batches that wanted a plan, if none of them followed one. The operators of each are
+// new.
 std::vector<int> Wanted(PlanBackoff* backoff, bool left_plan, int micro_batches) {
   static uint64_t operators = 0;
   std::vector<int> wanted;
@@ -53,12 +53,12 @@ TEST(PlanBackoff, EmptyOrCancelledMicroBatch_WantsNoPlan) {
   EXPECT_FALSE(backoff.wants_plan());
 }
 
-// A job whose plan fits the operators that it was made of.
+// A job whose plan fits only the operators that it was made from.
 struct Job {
   PlanBackoff backoff;
   std::optional<uint64_t> planned;
 
-  // Micro-batches with these operators, over and over. How many plans are made.
+  // Runs micro-batches with these operators in turn. Returns the number of plans made.
   int Run(std::initializer_list<uint64_t> operators, int rounds) {
     int plans = 0;
     for (int round = 0; round < rounds; ++round) {

@@ -1,4 +1,4 @@
-// Random programs on random arenas: nothing hangs, nothing overlaps, nothing is lost.
+// Random programs on random arenas: no program hangs, no chunks overlap, no data is lost.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -36,10 +36,10 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
     within_hosts += result.within_hosts;
   }
   RecordProperty("exhausted", static_cast<int>(exhausted));
-  // Of arenas as tight as can be, only some: what is held cannot move, so that there may be room
-  // for workspace that grows beside it, or for another chunk, but not in one piece.
+  // In the tightest arenas only some programs may fail. Held chunks cannot move, so the room for
+  // growing workspace or another chunk may exist, but not in one piece.
   EXPECT_LE(exhausted, programs / 60 + 1);
-  // Or nothing was shown.
+  // Otherwise the test would have shown nothing.
   EXPECT_GE(plans_with_homes, programs / 10);
   EXPECT_GE(followed, programs / 2);
   EXPECT_GE(evaluated_by_plan, programs / 2);

@@ -140,13 +140,13 @@ class Maker {
       mates.push_back(static_cast<int>(made.operators.size()));
       SimulatedOperator forward = Operator(Kind::kForward, layer);
       forward.keeps_units = layer.keeps_units;
-      // Not into the backward, which may write over what it reads.
+      // It must not overlap its backward pass, which may overwrite the weights that it reads.
       const int left = static_cast<int>(layers.size() - mates.size());
       if (program_.nested && Chance(0.5)) forward.open_for = Number(0, std::min(left, 3));
       made.operators.push_back(forward);
       if (Chance(0.05)) made.operators.push_back(Operator(Kind::kEvaluate, Any(layers)));
     }
-    // An operator in between is counted by those that stay open.
+    // Operators that stay open also count the operators in between.
     for (size_t i = 0; i < made.operators.size(); ++i) {
       SimulatedOperator& op = made.operators[i];
       op.open_for = std::min(op.open_for, static_cast<int>(made.operators.size() - i) - 1);
@@ -166,7 +166,7 @@ class Maker {
     return made;
   }
 
-  // Some gradient of them takes the place of its weight.
+  // Whether a gradient of one of them replaces its weight.
   bool ChunksInPlace(const std::vector<uint32_t>& parameters) const {
     return std::ranges::any_of(parameters, [this](uint32_t p) {
       return !IsSeparate(program_, program_.parameters[p].chunk);

@@ -27,7 +27,7 @@ TEST(Recorder, ForwardAndBackward_MarkTheUseThatInvalidates) {
 
 TEST(Recorder, ChunkThatHoldsPartOfAGradient_IsUsedUntilItIsReduced) {
   Recorder recorder;
-  recorder.BeginMoment({0});  // head: the tied embedding's first gradient
+  recorder.BeginMoment({0});  // the head: the tied embedding's first gradient
   recorder.NoteGradient(0);
   recorder.BeginMoment({1});
   recorder.NoteGradient(1);

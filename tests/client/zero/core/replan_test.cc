@@ -15,7 +15,7 @@ ReplanController Make(const ReplanOptions& options = {}, double model_seconds = 
   return *std::move(made);
 }
 
-// Feeds steps; the new plan always predicts `model_seconds` again. Returns the replans.
+// Feeds steps. Each new plan predicts `model_seconds` again. Returns the number of replans.
 int Replans(ReplanController& controller, int steps,
             const std::function<StepObservation(int, const ReplanController&)>& step,
             double model_seconds = 1) {
@@ -112,12 +112,12 @@ TEST(ReplanController, AdversarialSequences_ReplansAreBounded) {
       [](int i, const ReplanController&) { return StepObservation{i % 2 == 0 ? 0.5 : 2.0}; },
       [](int i, const ReplanController&) { return StepObservation{i / 3 % 2 == 0 ? 0.5 : 2.0}; },
       [](int i, const ReplanController&) { return StepObservation{i / 50 % 2 == 0 ? 0.5 : 2.0}; },
-      // Always what departs from what is now expected.
+      // Every step departs from the present expectation.
       [](int, const ReplanController& c) { return StepObservation{1.2 * c.expected_seconds()}; },
       [](int i, const ReplanController& c) {
         return StepObservation{(i / 1000 % 2 == 0 ? 1.2 : 0.8) * c.expected_seconds()};
       },
-      // Calm for long enough to win the patience back, then a departure.
+      // The steps are calm for long enough to restore the patience, then one departs.
       [](int i, const ReplanController& c) {
         return StepObservation{(i % 1100 < 1090 ? 1.0 : 1.5) * c.expected_seconds()};
       },
@@ -127,7 +127,7 @@ TEST(ReplanController, AdversarialSequences_ReplansAreBounded) {
     const int replans = Replans(controller, kSteps, adversaries[k]);
     EXPECT_LE(replans, Bound(options, kSteps)) << "adversary " << k;
   }
-  // And without back-off to speak of the same adversary does force many: the bound is at work.
+  // Without backoff the same adversary does force many replans, so the bound matters.
   ReplanController impatient = Make({.first_backoff_steps = 1, .most_backoff_steps = 1});
   EXPECT_GT(Replans(impatient, kSteps, adversaries[3]), 1000);
 }

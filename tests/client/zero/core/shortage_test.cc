@@ -23,7 +23,7 @@ TEST(Shortage, MoreThanTheArena_SaysByHowMuch) {
   EXPECT_THAT(text, Not(HasSubstr("at least")));  // other operators may need more
 }
 
-// "2.0 MiB beside 2.0 MiB in 4.0 MiB" reads as if it fitted.
+// "2.0 MiB beside 2.0 MiB in 4.0 MiB" would read as if the chunk fitted.
 TEST(Shortage, RoomInPieces_IsNotCalledTooLittle) {
   const std::string text = Describe({.chunk_bytes = 2 * kMiB,
                                      .activation_bytes = kMiB,

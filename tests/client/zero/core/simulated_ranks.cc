@@ -32,11 +32,11 @@ struct Exhausted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What a piece of memory holds.
+// The contents of a part of memory.
 struct Content {
   int version = -1;  // of the weights, by steps; -1: none
   std::map<uint32_t, int>
-      gradients;  // contributions by parameter, those written over the weight too
+      gradients;  // contributions by parameter, including those written over the weight
 };
 
 planner::Trace ToPlanner(const Trace& trace) {
@@ -73,7 +73,7 @@ Plan FromPlanner(const planner::Plan& plan) {
   return made;
 }
 
-// The ranks come together, as for a plan.
+// The ranks meet, as for a plan.
 struct Meeting {
   std::vector<std::vector<Moment>> moments;  // by rank, empty until it came
   std::optional<std::optional<PlannedRun>> plan;
@@ -176,7 +176,7 @@ class Rank {
 
   bool done() const { return todo_.empty(); }
 
-  // The trainer's thread: false if it must wait, or has ended.
+  // Runs the trainer's thread. False if the thread must wait, or has ended.
   bool Advance() {
     if (todo_.empty() || !todo_.front().ready()) return false;
     const Todo todo = std::move(todo_.front());
@@ -188,7 +188,7 @@ class Rank {
     return true;
   }
 
-  // One of the things that happen by themselves. False if this one cannot now.
+  // One of the events that happen by themselves. False if this event is not possible now.
   static constexpr int kEvents = 7;
   bool Happen(int event) {
     switch (event) {
@@ -217,7 +217,7 @@ class Rank {
 
   const std::optional<Task>& in_collective() const { return in_collective_; }
 
-  // All ranks have come.
+  // Finishes a collective, which all ranks have reached.
   void FinishCollective() {
     const Task task = *std::exchange(in_collective_, std::nullopt);
     const uint32_t chunk = task.chunk;
@@ -309,7 +309,8 @@ class Rank {
     }
   }
 
-  // Over all ranks once between changes, then from the hosts' copies alone.
+  // A weight is gathered over all ranks once between changes, and after that only from the hosts'
+  // copies.
   void NoteGather(const Task& task) {
     ++gathers_[task.chunk];
     if (!program_.hosts_copy) return;
@@ -371,7 +372,7 @@ class Rank {
         Wait([this] { return queue_.Idle() && updating_.empty(); }, [this] { Update(); });
       }
     }
-    // The lambdas of nested calls are inserted where they were made.
+    // Work that a lambda adds by Do or Wait is inserted where the lambda ran.
     todo_.insert(todo_.end(), std::make_move_iterator(next_.begin()),
                  std::make_move_iterator(next_.end()));
     next_.clear();
@@ -672,7 +673,7 @@ class Rank {
         });
   }
 
-  // The micro-batch that the plan was made from, once more.
+  // Checks whether the micro-batch followed the plan that was made from it.
   void CheckOutcome(size_t m) {
     const bool followed = director_.outcome() == Director::Outcome::kFollowed;
     world_.result.followed += followed ? 1 : 0;
@@ -726,10 +727,10 @@ class Rank {
   std::vector<uint32_t> copying_, publishing_, leaving_, going_home_, updating_;
   std::optional<Task> in_collective_;
   std::vector<Content> device_, host_;
-  std::vector<int> copies_;                      // the versions of which the host has a copy
-  std::vector<std::optional<uint64_t>> pinned_;  // where an operator was told that it lies
+  std::vector<int> copies_;                      // the version of the host's copy of each
+  std::vector<std::optional<uint64_t>> pinned_;  // the place that an operator was given
   uint64_t reserved_ = 0;
-  bool workspace_grew_ = false;  // beyond what was planned, in this micro-batch
+  bool workspace_grew_ = false;  // beyond the plan, in this micro-batch
   uint64_t top_units_ = 0, block_units_ = 0;
   std::map<uint32_t, uint64_t> tops_;
   std::map<uint32_t, std::pair<uint64_t, uint64_t>> blocks_;

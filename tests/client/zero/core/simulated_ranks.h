@@ -1,5 +1,5 @@
-// Ranks that run a program by the engine's pure parts, with every copy, collective and answer of
-// the daemon as an event that happens at a random time.
+// Simulates ranks that run a program with the engine's pure parts. Every copy, collective and
+// answer of the daemon is an event at a random time.
 #ifndef GEMINID_TESTS_CLIENT_ZERO_CORE_SIMULATED_RANKS_H_
 #define GEMINID_TESTS_CLIENT_ZERO_CORE_SIMULATED_RANKS_H_
 
@@ -11,14 +11,14 @@
 namespace geminid::zero {
 
 struct SimulationResult {
-  std::string defect;     // what must never happen; empty: it did not
-  std::string exhausted;  // the arena was too small: what for
+  std::string defect;     // a violated rule; empty: none
+  std::string exhausted;  // why the arena was too small; empty: it was not
   uint64_t plans = 0;
   uint64_t plans_with_homes = 0;
-  uint64_t followed = 0;  // micro-batches by plan to their end
+  uint64_t followed = 0;  // micro-batches that followed a plan to the end
   uint64_t evaluated_by_plan = 0;
-  uint64_t to_host = 0;       // chunks that made way
-  uint64_t within_hosts = 0;  // gathers of what the ranks of each host have
+  uint64_t to_host = 0;       // chunks that were evicted
+  uint64_t within_hosts = 0;  // gathers from the copies of each host's ranks
 };
 
 SimulationResult Simulate(const SimulatedProgram& program, uint32_t seed);

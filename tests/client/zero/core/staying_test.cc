@@ -1,4 +1,4 @@
-// Chunks that stay from their gather to the next change of the weights.
+// Chunks that stay from their gather until the weights change.
 #include "client/zero/core/staying.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr uint64_t kBytes = 10;
-constexpr size_t kWeights = 3;  // the last one frozen; behind them the first one's gradient
+constexpr size_t kWeights = 3;  // the last one is frozen; the first one's gradient follows
 constexpr StayingWeights kStaying = {.chunks = kWeights};
 
 Move GatherOf(uint32_t chunk) { return {Move::Kind::kGather, chunk}; }
@@ -24,7 +24,7 @@ Move PlannedGather(uint32_t chunk, uint64_t offset, uint32_t due) {
 }
 Move DropOf(uint32_t chunk) { return {Move::Kind::kDrop, chunk}; }
 
-// Weights 1 and 0, then 0 again with its gradient.
+// The moments use weight 1, weight 0, and weight 0 with its gradient.
 Trace TwoWeights() {
   Trace trace;
   trace.chunks.resize(kWeights + 1);
@@ -75,7 +75,7 @@ TEST_F(StayingTest, WithoutAPlan_AreGatheredOnceUntilTheyChange) {
       EXPECT_THAT(Use({2}), step + micro_batch == 0 ? Moves{GatherOf(2)} : Moves{});
       EndMicroBatch();
     }
-    // Not what no step changes.
+    // A chunk that no step changes is not dropped.
     EXPECT_THAT(director_.ChangeWeights(), ElementsAre(DropOf(0), DropOf(1)));
   }
 }
@@ -101,7 +101,7 @@ TEST_F(StayingTest, ByAPlan_AreGatheredInTheOrderOfTheirUseOnceUntilTheyChange) 
   }
 }
 
-// Others use it, such as the forward pass of a pipeline, which no plan describes.
+// Other operators use it, such as a pipeline's forward pass, which no plan describes.
 TEST_F(StayingTest, WhatThePlanDoesNotUse_IsGatheredLast) {
   const Trace trace = TwoWeights();
   Plan plan = PlanOf(trace).plan();
@@ -140,7 +140,7 @@ TEST(WithWhatStays, OfATrace_HasWhatItUsesInAllMoments) {
 
 TEST(WithWhatStays, WhereOthersUseTheRest_HasAllWeightsInAllMoments) {
   Trace trace = TwoWeights();
-  trace.moments[0].uses = {};  // the one that uses weight 1
+  trace.moments[0].uses = {};  // this moment used weight 1
   const StayingWeights all = {.chunks = kWeights, .unused_too = true};
   for (const TraceMoment& moment : WithWhatStays(trace, all).moments) {
     std::vector<uint32_t> weights;

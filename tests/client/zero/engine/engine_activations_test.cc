@@ -1,4 +1,5 @@
-// What the forward pass leaves in places of the arena and in host memory, beside chunks that move.
+// Activations of the forward pass in places of the arena and in host memory, beside chunks that
+// move.
 #include <gmock/gmock.h>
 
 #include <span>
@@ -62,7 +63,7 @@ TEST_F(EngineActivationsTest, ThatARankHasNoRoomFor_AreRefusedOnAllAndCanBeAsked
     EXPECT_TRUE(first.ok()) << first.status();
     const auto second = engine->MakeActivationStack({.item_bytes = {1, 1, 1}, .places = 2});
     EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
-    // The first one is as it was.
+    // The first stack is unchanged.
     EXPECT_EQ(engine->GetStatistics()->activation_place_bytes, 2u);
     EXPECT_TRUE(first.ok() && (*first)->Begin().ok() && (*first)->Push().ok());
     return engine->Initialize([](ParameterId, std::span<float>) { return absl::OkStatus(); });

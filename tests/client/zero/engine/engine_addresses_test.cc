@@ -1,4 +1,4 @@
-// Addresses of parameters: that they move, and that they do not where that was asked for.
+// Addresses of parameters: they may move, unless the trainer asked for fixed ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class EngineAddressesTest : public EngineTest {
     return *std::move(operation);
   }
 
-  // Where A is when B came before it, or did not.
+  // The address of A, with or without an earlier use of B.
   const std::byte* WhereAIs(bool after_b) {
     std::optional<Operation> before;
     if (after_b) before = Use(kB);

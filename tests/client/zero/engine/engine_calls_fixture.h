@@ -1,4 +1,4 @@
-// Three small parameters and one rank, whose engine is driven call by call as a trainer would.
+// Three small parameters and one rank. The test calls its engine as a trainer would.
 #ifndef GEMINID_TESTS_CLIENT_ZERO_ENGINE_ENGINE_CALLS_FIXTURE_H_
 #define GEMINID_TESTS_CLIENT_ZERO_ENGINE_ENGINE_CALLS_FIXTURE_H_
 
@@ -99,7 +99,7 @@ class EngineCallsTest : public ::testing::Test {
     if (absl::Status status = operation->GradientWritten(id); !status.ok()) return status;
     return operation->Finish();
   }
-  // Forward and backward of all three.
+  // A forward and a backward pass of all three parameters.
   static absl::Status MicroBatch(Engine& engine, float value = 1) {
     absl::Status status = engine.BeginMicroBatch();
     for (ParameterId id : {kA, kB, kC}) {
@@ -110,7 +110,7 @@ class EngineCallsTest : public ::testing::Test {
     }
     return status;
   }
-  // Of one part: its parameters alone, after others were evaluated.
+  // A micro-batch of one part: only its parameters are trained, after others were evaluated.
   static absl::Status PartOfMicroBatch(Engine& engine, const std::vector<ParameterId>& part,
                                        float value) {
     absl::Status status = engine.BeginMicroBatch();

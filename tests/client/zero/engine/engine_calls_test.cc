@@ -1,4 +1,4 @@
-// What the engine's calls promise, one by one, driven as a trainer of one's own would.
+// The contract of each of the engine's calls, as an outside trainer makes them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -48,7 +48,7 @@ TEST_F(EngineCallsTest, DeviceBytes_AreThoseOfTheChunksEachOnce) {
 }
 
 TEST_F(EngineCallsTest, OperationHeldOverOthers_TrainsStepAfterStepInATightArena) {
-  // Room for two chunks and a little more.
+  // The arena has room for two chunks and a little more.
   for (Placement placement : {Placement::kAuto, Placement::kCpu}) {
     Options options = SmallChunks();
     options.placement = placement;
@@ -83,15 +83,15 @@ bool StaysFor(int looks, std::span<T> values, std::remove_const_t<T> value) {
   return true;
 }
 
-// One thread has operators, another one workspace, in an arena with room for a chunk and a block,
-// and not for two of each. Whoever writes over the other is seen.
+// One thread runs operators, and another one takes workspace. The arena has room for a chunk and a
+// block, but not for two of each. Contents that either thread overwrites are noticed.
 TEST_F(EngineCallsTest, WorkspaceOfAnotherThread_NeverLiesOverWhatAnOperatorHolds) {
   constexpr uint64_t kArena = 24 << 10;
   constexpr uint64_t kLargestBlock = 8 << 10;
   constexpr std::byte kPattern{0xA5};
   constexpr int kLooks = 8;
   Options options = SmallChunks();
-  options.stage = Stage::kGradients;  // weights stay where they are until something needs the room
+  options.stage = Stage::kGradients;  // weights stay until something needs the room
   Make(ThreeParameters(), options, kArena);
   ASSERT_TRUE(engine_().BeginMicroBatch().ok());
   std::atomic<bool> ended = false;
@@ -129,7 +129,7 @@ TEST_F(EngineCallsTest, WorkspaceOfAnotherThread_NeverLiesOverWhatAnOperatorHold
 
 TEST_F(EngineCallsTest, OperatorThatDoesNotFit_ChangesNothing) {
   const auto train = [this](bool tries) {
-    Make(ThreeParameters(), SmallChunks(), 20 << 10);  // of three chunks two fit
+    Make(ThreeParameters(), SmallChunks(), 20 << 10);  // two of three chunks fit
     for (int step = 0; step < 4; ++step) {
       EXPECT_TRUE(engine_().BeginMicroBatch().ok());
       if (tries) {
@@ -182,7 +182,7 @@ TEST_F(EngineCallsTest, OperationAssignedTo_FinishesWhatItHeld) {
   EXPECT_EQ(second->Weight(kA), nullptr);
   ASSERT_TRUE(first->Finish().ok());
   for (ParameterId id : {kC, kB, kA}) ASSERT_TRUE(Backward(engine_(), id).ok());
-  EXPECT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());  // refused while any is open
+  EXPECT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());  // refused while an operation is open
 }
 
 TEST_F(EngineCallsTest, SameParameterInTwoOperationsAtOnce_IsThereUntilBothHaveFinished) {
@@ -201,7 +201,7 @@ TEST_F(EngineCallsTest, MicroBatchesOfOnePartEach_GiveTheBitsOfWholeOnes) {
   const auto value = [](int step, int m) {
     return 0.3F * static_cast<float>(m + 1) + 0.1F * static_cast<float>(step);
   };
-  // A chunk for each parameter, and one for all.
+  // With one chunk per parameter, and with one chunk for all.
   for (const int64_t chunk_elements : {kElements, 4 * kElements}) {
     Options options = SmallChunks();
     options.chunk_elements = static_cast<uint64_t>(chunk_elements);
@@ -230,12 +230,12 @@ TEST_F(EngineCallsTest, MicroBatchesOfOnePartEach_GiveTheBitsOfWholeOnes) {
     }
     EXPECT_EQ(AllValues(), expected);
     if (chunk_elements > kElements) continue;
-    // What a micro-batch gave no gradient did not move.
+    // Without gradients in a micro-batch, nothing is copied to the host.
     EXPECT_EQ(engine_().GetStatistics()->device_to_host_bytes, bytes);
   }
 }
 
-// The last micro-batch reduces the sums of the other part's, too.
+// The last micro-batch also reduces the sums of the other part.
 TEST_F(EngineCallsTest, PartsOfMicroBatchesInTheFirstStage_AddUpToThoseOfTheWhole) {
   const std::vector<ParameterId> first = {kB}, second = {kC, kA};
   for (const int64_t chunk_elements : {kElements, 4 * kElements}) {
@@ -284,11 +284,11 @@ TEST_F(EngineCallsTest, PartWithoutAMicroBatch_HasAGradientOfZeros) {
   Make(ThreeParameters(), options);
   for (int m = 0; m < 4; ++m) ASSERT_TRUE(PartOfMicroBatch(engine_(), {kA}, 1).ok());
   ASSERT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
-  // Again, after sums of another step.
+  // Now the other part, after the sums of another step.
   for (int m = 0; m < 4; ++m) ASSERT_TRUE(PartOfMicroBatch(engine_(), {kB}, 1).ok());
   const auto result = engine_().Step({.learning_rate = 0.1});
   ASSERT_TRUE(result.ok()) << result.status();
-  // Of b: two micro-batches' worth of ones for each whole one, on average.
+  // On average, b gets ones twice per whole micro-batch.
   EXPECT_NEAR(result->gradient_norm, 2 * std::sqrt(kElements), 1e-6);
 }
 
@@ -307,7 +307,7 @@ TEST_F(EngineCallsTest, EngineOfAPart_RefusesWhatRanksOfOtherPartsCannotPassOn) 
   Make(ThreeParameters(), SmallChunks());
   rank_.engine.reset();
   Options options = SmallChunks();
-  // An engine that cannot be made aborts both.
+  // An engine that cannot be made aborts both communicators.
   std::unique_ptr<collectives::Communicator> all;
   const auto create = [&](const std::vector<Parameter>& parameters, Options with) {
     rank_.communicator = collectives::MakeSelfCommunicator();
@@ -499,7 +499,7 @@ TEST_F(EngineCallsTest, StepOfAnyNumberOfMicroBatches_TakesTheirMeanOrTheirSum) 
     options.accumulate = 2;
     options.gradient_scale = scale;
     Make(ThreeParameters(), options);
-    MustStep();  // of one
+    MustStep();  // one micro-batch
     for (float value : {1.0f, 2.0f, 6.0f}) ASSERT_TRUE(MicroBatch(engine_(), value).ok());
     const auto norm = engine_().GradientNorm();
     ASSERT_TRUE(norm.ok()) << norm.status();
@@ -697,7 +697,7 @@ TEST_F(StoppedDaemonTest, EveryCall_EndsWithWhatItWaitedFor) {
   EXPECT_THAT(status.code(),
               AnyOf(absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kUnavailable));
   EXPECT_THAT(std::string(status.message()), AnyOf(HasSubstr("waited"), HasSubstr("within")));
-  // Later ones at once, and the same.
+  // Later calls fail at once with the same error.
   EXPECT_EQ(engine_().BeginMicroBatch(), status);
   EXPECT_EQ(engine_().ReadParameter(kA).status(), status);
 }

@@ -1,5 +1,5 @@
-// State on disk: the bits of state in host memory, what goes to and from the disks, what is left
-// behind, and what happens when a disk has no more.
+// State on disk: its bits equal those of state in host memory. Also the traffic of the disks, the
+// files that remain, and a disk that is full.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ class EngineDiskTest : public EngineTest {
     return files;
   }
 
-  // All of a rank's file but its header.
+  // Overwrites a rank's whole file except its header.
   static void Overwrite(const std::string& folder, const std::string& rank) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().string().find(rank) == std::string::npos) continue;
@@ -107,7 +107,7 @@ TEST_F(EngineDiskTest, EveryOptimizerAndTypeOfState_GivesTheBitsOfStateOnTheHost
   }
 }
 
-// Sums are of all state before any of it is updated; matrices are whole.
+// The optimizers sum over all state before any of it is updated. Matrices are whole.
 TEST_F(EngineDiskTest, OptimizersThatNeedSumsOrWholeMatrices_GiveTheBitsOfStateOnTheHost) {
   run_.steps = 3;
   run_.options.clip_norm = 1;
@@ -131,14 +131,14 @@ TEST_F(EngineDiskTest, OptimizersThatNeedSumsOrWholeMatrices_GiveTheBitsOfStateO
   }
 }
 
-// One rank's disk has lost what its sums are of. No successor goes on from it.
+// One rank's disk has lost state that the sums need. No replacement resumes from it.
 TEST_F(EngineDiskTest, StateThatSumsCannotRead_EndsTheRunOnAllRanks) {
   run_.run = "sums";
   run_.world_size = 2;
   run_.options.optimizer = LambOptions{};
   run_.between_steps = [&](Engine* engine, int rank, int step) {
     if (step != 1) return;
-    // Which waits for all updates.
+    // These reads wait for all updates.
     for (uint32_t id = 0; id < run_.model.parameters.size(); ++id) {
       ASSERT_TRUE(engine->ReadParameter(ParameterId{id}).ok());
     }
@@ -207,7 +207,7 @@ TEST_F(EngineDiskTest, FrozenParameters_AreNotOnDisk) {
   EXPECT_LT(result.statistics[0].disk_written_bytes, all);
 }
 
-// With AdamW and bf16 an element has 10 of its 12 bytes there.
+// With AdamW and bf16, 10 of an element's 12 bytes are on disk.
 TEST_F(EngineDiskTest, BytesOnDisk_AreReadAndWrittenOnceAStepAndTakeNoHostMemory) {
   run_.options.chunk_elements = 8192;
   run_.steps = 4;
@@ -228,7 +228,7 @@ TEST_F(EngineDiskTest, BytesOnDisk_AreReadAndWrittenOnceAStepAndTakeNoHostMemory
   EXPECT_EQ(host->statistics[0].state_disk, "");
 }
 
-// All of the state by rank and kind, after each step and before the first.
+// Reads all state by rank and kind, before the first step and after each step.
 TEST_F(EngineDiskTest, StateThatIsReadBetweenSteps_IsThatOfStateOnTheHost) {
   using Key = std::tuple<int, int, uint32_t, int>;
   std::map<Key, std::vector<float>> read;
@@ -256,7 +256,7 @@ TEST_F(EngineDiskTest, StateThatIsReadBetweenSteps_IsThatOfStateOnTheHost) {
   EXPECT_TRUE(on_disk == read);
 }
 
-// Some of it between steps, of granules that share an extent with others.
+// Writes some state between steps, in granules that share an extent with other state.
 TEST_F(EngineDiskTest, StateThatIsWrittenBetweenSteps_IsUpdatedFromThere) {
   run_.world_size = 2;
   run_.between_steps = [&](Engine* engine, int, int step) {
@@ -305,7 +305,7 @@ TEST_F(EngineDiskTest, TwoRanksInOneFolder_HaveFilesOfTheirOwnUntilTheyEnd) {
   EXPECT_THAT(Files(), ::testing::IsEmpty());
 }
 
-// A write of the step before may make it longer again: then what is in between reads as zeros.
+// A write of the last step may extend the file again. Then the gap reads as zeros.
 TEST_F(EngineDiskTest, FileTruncatedUnderTraining_EndsItWithOneErrorThatNamesIt) {
   run_.run = "two";
   run_.before_step = [&](int, int step) {
@@ -328,7 +328,7 @@ TEST_F(EngineDiskTest, FileRemovedUnderTraining_ChangesNothing) {
   ExpectSameBits(MustTrain().weights, TrainDensely(run_));
 }
 
-// The step that would go beyond it is refused on both ranks, and the engine goes on.
+// Both ranks refuse the step that would exceed the endurance, and the engine goes on.
 TEST_F(EngineDiskTest, EnduranceThatIsSpent_RefusesTheStepOnAllRanks) {
   run_.world_size = 2;
   run_.steps = 3;
@@ -343,7 +343,7 @@ TEST_F(EngineDiskTest, EnduranceThatIsSpent_RefusesTheStepOnAllRanks) {
   }
 }
 
-// Processes of one run: all but the last one leave what they have to the next.
+// The processes of one run: all except the last one leave their state to the next one.
 class EngineDiskRunTest : public EngineDiskTest {
  protected:
   void SetUp() override {
@@ -351,7 +351,8 @@ class EngineDiskRunTest : public EngineDiskTest {
     run_.run = "of several processes";
     run_.options.resume = true;
   }
-  // A process that ends before this step. What it had written after the step before.
+  // Runs a process that ends before this step. Returns the bytes that it had written after the last
+  // step.
   uint64_t WrittenUntil(int step) {
     SyntheticRun ends = run_;
     uint64_t written = 0;
@@ -367,7 +368,7 @@ class EngineDiskRunTest : public EngineDiskTest {
   }
 };
 
-// The first one's state is lost, the second one has room in host memory, the third has not.
+// The first process's state is lost. The second has room in host memory, and the third has none.
 TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithNothingOnDisk) {
   const uint64_t before = WrittenUntil(3);
   EXPECT_GT(before, 0u);
@@ -380,7 +381,7 @@ TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithNothingOnDisk) 
   EXPECT_GE(all, before + MustTrain().statistics[0].disk_written_bytes);
 }
 
-// It is told no folder, and its successor is.
+// The process has no disk folder, but its replacement has one.
 TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithoutADisk) {
   const uint64_t before = WrittenUntil(3);
   const SyntheticRun on_disk = run_;
@@ -420,10 +421,10 @@ TEST_F(EngineDiskTest, WhatCannotBeOnDisk_IsRefusedWithWhatToDo) {
   EXPECT_THAT(std::string(Refused().message()), HasSubstr("StatePlacement::kDisk"));
 }
 
-// With StatePlacement::kAuto, in a daemon that has too little host memory for all of the state.
+// With StatePlacement::kAuto, and a daemon with too little host memory for all state.
 class EngineDiskShareTest : public EngineDiskTest {
  protected:
-  // Of the way from what all of it on disk needs to what all of it in host memory does.
+  // `part` goes from 0, enough memory for all state on disk, to 1, enough for all in host memory.
   void HaveHostMemory(double part) {
     run_.options.state_placement = StatePlacement::kDisk;
     const Statistics on_disk = MustTrain().statistics[0];
@@ -443,14 +444,14 @@ class EngineDiskShareTest : public EngineDiskTest {
     ASSERT_TRUE(env_.Start().ok());
   }
 
-  uint64_t all_on_disk_ = 0;  // what such a run writes; files are larger by whole stripes
+  uint64_t all_on_disk_ = 0;  // the bytes that such a run writes; files are larger by whole stripes
 };
 
 TEST_F(EngineDiskShareTest, WhatHostMemoryDoesNotHold_IsOnDiskWithTheBitsOfDenseTraining) {
   run_.options.chunk_elements = 8192;
   for (const int world_size : {1, 2}) {
     run_.world_size = world_size;
-    // An arena to which all moves that is not on disk, and one to which little does.
+    // One arena takes all state that is not on disk, and the other one takes little.
     run_.arena_bytes = world_size == 1 ? kAmpleArena : kTightArena;
     const std::vector<std::vector<float>> expected = TrainDensely(run_);
     std::vector<uint64_t> on_disk;
@@ -500,7 +501,7 @@ TEST_F(EngineDiskShareTest, EveryWayOfUpdating_GivesTheBitsOfStateOnTheHost) {
   }
 }
 
-// Some of a chunk on disk is updated then, and some of it left alone.
+// In such a step only a part of a chunk on disk is updated.
 TEST_F(EngineDiskShareTest, ParametersWithoutAGradientInSomeSteps_GiveTheBitsOfStateOnTheHost) {
   run_.options.chunk_elements = 8192;
   for (Parameter& parameter : run_.model.parameters) parameter.update_without_gradient = false;
@@ -516,7 +517,7 @@ TEST_F(EngineDiskShareTest, ParametersWithoutAGradientInSomeSteps_GiveTheBitsOfS
   ExpectSameBits(result.weights, WeightsOnHost());
 }
 
-// Neither the disk nor the host has all of what is read and written.
+// Neither the disk nor the host has all state that is read and written.
 TEST_F(EngineDiskShareTest, StateThatIsWrittenBetweenSteps_IsUpdatedFromThere) {
   run_.options.chunk_elements = 8192;
   run_.between_steps = [&](Engine* engine, int, int step) {
@@ -539,7 +540,7 @@ TEST_F(EngineDiskShareTest, StateThatIsWrittenBetweenSteps_IsUpdatedFromThere) {
   ExpectSameBits(result.weights, WeightsOnHost());
 }
 
-// What is on disk was decided once for the run.
+// The chunks on disk were chosen once for the run.
 TEST_F(EngineDiskShareTest, SuccessorThatIsToldToHaveAllOnDisk_SaysThatItHasNot) {
   run_.options.chunk_elements = 8192;
   ASSERT_NO_FATAL_FAILURE(HaveHostMemory(0.5));

@@ -1,4 +1,5 @@
-// Frozen parameters of types that are not trained: the base of low-rank adapters in 8 bits or fp16.
+// Frozen parameters of types that cannot be trained: the base of low-rank adapters in 8 bits or
+// fp16.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,10 +26,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kBase = 5000;    // elements of the frozen parameter
-constexpr uint64_t kAdapter = 600;  // of the one that is trained
+constexpr uint64_t kAdapter = 600;  // elements of the trained parameter
 constexpr ParameterId kBaseId{0}, kAdapterId{1};
 
-// A value that the type has.
+// A value that the type can represent.
 float ValueOf(DataType type, size_t i) {
   const int byte = static_cast<int>(i * 7 % 256);
   if (type == DataType::kInt8) return static_cast<float>(byte - 128);
@@ -69,7 +70,7 @@ class EngineFrozenTest : public ::testing::Test {
     return Engine::Create(session, ranks, {base, adapter}, options);
   }
 
-  // A step of the adapter with the base beside it; the base's bytes are what they should be.
+  // Trains the adapter for a step, and checks the bytes of the base.
   static void TrainBeside(DataType type, Session* session, Engine* engine) {
     ASSERT_TRUE(engine->BeginMicroBatch().ok());
     {
@@ -142,7 +143,7 @@ TEST_F(EngineFrozenTest, ElementsInTheMiddle_AreWrittenThere) {
   }
 }
 
-// A byte of state for each of its elements, and no moments.
+// The base has one byte of state per element, and no moments.
 TEST_F(EngineFrozenTest, BaseOf8Bits_TakesAByteForAnElement) {
   const auto ranks = collectives::MakeSelfCommunicator();
   const auto session = Connect(0, 1);

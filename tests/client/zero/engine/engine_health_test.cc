@@ -1,5 +1,5 @@
-// What an engine says of itself while a call hangs, after a refusal and after its end; and that
-// values which one rank cannot have end the same call on all.
+// An engine's statistics and health while a call hangs, after a refusal, and after its end. Also,
+// values that one rank cannot get end the same call on all ranks.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 constexpr int64_t kElements = 2048;
 constexpr uint64_t kArenaBytes = 64 << 10;
 constexpr ParameterId kA{0}, kNone{9};
-// Of a call that nobody answers; a test that passes never waits for it.
+// The deadline of a call without an answer. A test that passes never waits for it.
 constexpr absl::Duration kHang = absl::Seconds(20);
 
 absl::Status FillWithOnes(ParameterId, std::span<float> values) {
@@ -46,7 +46,7 @@ class EngineHealthTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
-  // Each rank on a thread, with an engine that ends with it.
+  // Runs each rank on a thread, with an engine that ends with the thread.
   void OnBothRanks(const std::function<void(size_t rank, Engine& engine)>& run,
                    const std::function<void()>& while_first_rank_reads_the_clock = nullptr) {
     auto communicators = collectives::MakeLocalCommunicators(2, kHang);
@@ -79,11 +79,11 @@ class EngineHealthTest : public ::testing::Test {
   }
 
   geminid::testing::DaemonEnv env_;
-  std::barrier<> both_{2};  // an engine that ends in a micro-batch ends that of the other rank
+  std::barrier<> both_{2};  // an engine that ends within a micro-batch ends the other rank's engine
 };
 
-// The second rank sleeps until the first one's other thread has its answers. That the first one's
-// call waits is known by its clock, which the engine reads when a wait begins.
+// The second rank sleeps until the first rank's other thread has its answers. The engine reads the
+// clock when a wait begins, which shows that the first rank's call waits.
 TEST_F(EngineHealthTest, WhileUseHangs_StatisticsAndHealthAnswer) {
   std::atomic<bool> in_use = false;
   absl::Notification waits, answered, returned;
@@ -136,7 +136,7 @@ TEST_F(EngineHealthTest, AfterAFailure_IsTheErrorOfAllCallsThatFollow) {
   OnBothRanks([](size_t rank, Engine& engine) {
     ASSERT_TRUE(engine.BeginMicroBatch().ok());
     ASSERT_TRUE(engine.Use(Pass::kForward, std::vector<ParameterId>{kA}).ok());
-    if (rank == 0) return;  // it ends in the middle of its step
+    if (rank == 0) return;  // the engine ends in the middle of its step
     const absl::Status failed =
         engine.Use(Pass::kForward, std::vector<ParameterId>{ParameterId{1}}).status();
     EXPECT_TRUE(absl::IsAborted(failed)) << failed;
@@ -190,7 +190,7 @@ TEST_F(EngineHealthTest, AfterAFillThatFailed_TrainingIsRefusedOnAllRanksUntilVa
     EXPECT_TRUE(engine.Use(Pass::kEvaluate, std::vector<ParameterId>{kA}).ok());
     ASSERT_FALSE(engine.Initialize(fill_that_fails).ok());
     ExpectNothingIsComputed(engine);
-    ASSERT_TRUE(engine.Restore(engine.GetProgress().value()).ok());  // as after a checkpoint
+    ASSERT_TRUE(engine.Restore(engine.GetProgress().value()).ok());  // as a checkpoint does
     EXPECT_TRUE(engine.BeginMicroBatch().ok());
     both_.arrive_and_wait();
   });

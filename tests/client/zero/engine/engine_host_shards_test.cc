@@ -1,5 +1,5 @@
-// Weights sharded within hosts: the bits are the same, and what hosts gather from each other is
-// once the model a step.
+// Weights sharded within hosts. The bits are the same, and hosts gather the model from each other
+// once per step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class EngineHostShardsTest : public StepBytesTest {
     return std::string(statuses[0].message());
   }
 
-  // All operators once, on the weights as they are.
+  // Runs all operators once, on the present weights.
   void Evaluate(Engine* engine) const {
     for (const auto& parameters : run_.model.operators) {
       std::vector<ParameterId> ids;
@@ -53,7 +53,7 @@ class EngineHostShardsTest : public StepBytesTest {
     }
   }
 
-  // The same run without shards within hosts.
+  // The result of the same run without shards within hosts.
   SyntheticResult WithoutHosts() {
     const int kept = std::exchange(run_.ranks_per_host, 0);
     SyntheticResult result = MustTrain();
@@ -99,16 +99,16 @@ TEST_F(EngineHostShardsTest, WithStateOnTheDevice_GivesTheBitsOfDenseTraining) {
   }
 }
 
-// L ranks on each of N hosts, P together, M bytes of weights, A micro-batches. What is gathered
-// first after an update comes from P - 1 ranks, and all else from L - 1.
+// L ranks on each of N hosts, P together, M bytes of weights, A micro-batches. The first gather
+// after an update receives from P - 1 ranks, and all others from L - 1.
 TEST_F(EngineHostShardsTest, Step_ReceivesTheModelOnceFromOtherHosts) {
   UseSquareLayers(kLayers);
   run_.arena_bytes = kAmpleArena;
   run_.options.state_placement = StatePlacement::kHost;
   constexpr uint64_t kAccumulate = 3;
   run_.options.accumulate = kAccumulate;
-  // With room once in each micro-batch; else again in the backward pass, but for the last layer,
-  // whose backward pass follows its forward pass at once.
+  // With room, each micro-batch gathers once. Without room, the backward pass gathers again, except
+  // for the last layer, whose backward pass directly follows its forward pass.
   for (const auto& [placement, gathers] :
        {std::pair{Placement::kAuto, kAccumulate * kLayers},
         std::pair{Placement::kCpu, kAccumulate * (2 * kLayers - 1)}}) {
@@ -127,7 +127,7 @@ TEST_F(EngineHostShardsTest, Step_ReceivesTheModelOnceFromOtherHosts) {
       EXPECT_EQ(step.gathered_of(2), model / 4);
       EXPECT_EQ(step.gathered_of(3), model / 4);
       EXPECT_EQ(step.gathered_of(1), model / 4 + (here == 1 ? 0 : within));
-      // This rank's shard of all ranks', and its part of the host's for each gather within it.
+      // This rank's shard over all ranks, and its shard within the host for each gather there.
       EXPECT_EQ(step.to_device(), model / 4 + (gathers - kLayers) * layer / here);
       EXPECT_LE(step.lower_bound(), step.to_device());
     }
@@ -137,7 +137,7 @@ TEST_F(EngineHostShardsTest, Step_ReceivesTheModelOnceFromOtherHosts) {
   }
 }
 
-// What it gathers serves training, and training's serves it.
+// Evaluation and training use each other's gathered weights.
 TEST_F(EngineHostShardsTest, EvaluationBetweenSteps_ReceivesNothingMoreFromOtherHosts) {
   UseSquareLayers(kLayers);
   run_.arena_bytes = kAmpleArena;
@@ -149,7 +149,7 @@ TEST_F(EngineHostShardsTest, EvaluationBetweenSteps_ReceivesNothingMoreFromOther
   };
   const StepBytes step = BytesOfAStep();
   EXPECT_EQ(step.gathered_of(2), ModelBytes(step.after()) / 4);
-  // How often, depends on what the plans of evaluation keep, and they are made of measured times.
+  // The number depends on the plans of evaluation, which depend on measured times.
   EXPECT_GT(step.after().received_within_host_bytes, kManySteps * ModelBytes(step.after()));
   ExpectSameBits(MustTrain().weights, TrainDensely(run_));
 }
@@ -204,7 +204,7 @@ TEST_F(EngineHostShardsTest, OperatorsInAnotherOrder_AreFollowedAndPlannedAgain)
   EXPECT_GE(result.statistics[1].plans_made, 2u);
 }
 
-// The evaluation before has filled every host's shards.
+// The earlier evaluation has filled every host's shards.
 TEST_F(EngineHostShardsTest, WeightsThatAreWritten_AreWhatIsGatheredNext) {
   run_.options.accumulate = 2;
   const auto write = [](Engine* engine, ParameterId id) {
@@ -243,13 +243,13 @@ TEST_F(EngineHostShardsTest, StageInWhichWeightsStayWhole_IsRefused) {
   SyntheticResult none;
   const std::vector<absl::Status> statuses = TrainStatuses(run_, &none);
   EXPECT_TRUE(std::ranges::any_of(statuses, absl::IsInvalidArgument));
-  for (const absl::Status& status : statuses) {  // its own, or another rank's
+  for (const absl::Status& status : statuses) {  // its own message, or another rank's
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr("stage 2"), HasSubstr("use stage 3")));
   }
 }
 
-// Four ranks on two hosts, whose engines have two parameters of a chunk each.
+// Four ranks on two hosts. Their engines have two parameters of one chunk each.
 class HostShardsCallsTest : public EngineTest {
  protected:
   static constexpr int kRanks = 4;
@@ -273,7 +273,7 @@ class HostShardsCallsTest : public EngineTest {
     return {{.name = "a", .shape = {kElements}}, {.name = "b", .shape = {kElements}}};
   }
 
-  // Each on a thread of its own.
+  // Runs each rank on a thread of its own.
   void OnAllRanks(const std::function<void(Rank&)>& act,
                   const std::vector<Parameter>& parameters = TwoChunks(),
                   uint64_t arena_bytes = 64 << 10) const {
@@ -323,7 +323,7 @@ TEST_F(HostShardsCallsTest, WhatHostsKeep_IsInTheLedgerWhileTheEngineIsThere) {
   });
 }
 
-// Its host waits for it in a gather within the host, the other host in one of all ranks.
+// Its host waits for it in a gather within the host, and the other host in a gather of all ranks.
 TEST_F(HostShardsCallsTest, RankThatStops_IsNamedOnItsHostAndOnTheOther) {
   OnAllRanks([](Rank& rank) {
     ASSERT_EQ(rank.engine->BeginMicroBatch(), absl::OkStatus());
@@ -342,8 +342,8 @@ TEST_F(HostShardsCallsTest, RankThatStops_IsNamedOnItsHostAndOnTheOther) {
   });
 }
 
-// The first half of a chunk has its gradient in the place of its weights, and the chunk has the
-// only room: what is gathered beside it goes to host memory, over all ranks and then within the
+// The gradient of a chunk's first half replaces its weights, and this chunk fills the arena.
+// Weights that are gathered meanwhile go to host memory, first over all ranks and then within the
 // host.
 class HostShardsWithoutRoomTest : public HostShardsCallsTest {
  protected:
@@ -356,7 +356,7 @@ class HostShardsWithoutRoomTest : public HostShardsCallsTest {
             {.name = "other", .shape = {kElements}}};
   }
 
-  // Whether the operator finds these weights. In a backward pass it gives a gradient of ones.
+  // Checks that the operator has these weights. In a backward pass it gives a gradient of ones.
   static void UseAndCheck(const Rank& rank, Pass pass, ParameterId id,
                           const std::vector<float>& expected) {
     auto operation = rank.engine->Use(pass, std::vector<ParameterId>{id});

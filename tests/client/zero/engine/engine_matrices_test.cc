@@ -1,5 +1,5 @@
-// Muon in the engine: whole matrices on one rank each, with the bits of dense training wherever
-// they lie, and 8 bytes of state and weight for each of their parameters.
+// Muon in the engine. Each whole matrix is on one rank. Its bits are those of dense training
+// wherever the matrix lies, and each of its parameters takes 8 bytes of state and weight.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ TEST_F(EngineMatricesTest, StateInBFloat16_GivesTheSameBitsForEveryPlacementAndW
 }
 
 TEST_F(EngineMatricesTest, Experts_AreSteppedMatrixByMatrix) {
-  // Two of one parameter, and the same two as parameters of their own.
+  // Two matrices in one parameter, and the same two as separate parameters.
   Parameter& both = run_.model.parameters[2];
   both.shape = {2, 96, 48};
   ExpectSameBits(MustTrain().weights, TrainDensely(run_));

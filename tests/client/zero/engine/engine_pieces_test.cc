@@ -1,4 +1,4 @@
-// Engines with parts of tensors, whose optimizers look at whole ones.
+// Engines with slices of tensors, whose optimizers need whole tensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,9 +22,9 @@ using ::testing::HasSubstr;
 constexpr int kSteps = 4;
 constexpr uint64_t kArenaBytes = 1 << 20;
 
-// What a rank has of a model.
+// A rank's part of a model.
 struct Part {
-  int engine = 0;  // ranks of the same engine share its state out
+  int engine = 0;  // ranks of the same engine shard its state
   std::vector<Parameter> parameters;
 };
 
@@ -38,8 +38,8 @@ std::vector<Parameter> Model() {
 }
 enum Tensor : uint32_t { kColumns, kRows, kMoreRows, kBias, kTable, kOfOnePart };
 
-// A matrix by its columns; two matrices turned by turns by their rows; a vector on both; a table by
-// words, of which there are too few; and what the first rank has alone.
+// A matrix sliced by columns; two matrices whose rows alternate; a vector on both ranks; a table
+// sliced by words, of which there are too few; and a parameter that only the first rank has.
 std::vector<Parameter> HalfOf(uint64_t rank) {
   std::vector<Parameter> half = {{.name = "half of columns", .shape = {12, 5}},
                                  {.name = "rows+more rows", .shape = {8, 6}},
@@ -78,7 +78,7 @@ uint64_t ElementsOf(const Parameter& parameter) {
   return elements;
 }
 
-// Of an element of a tensor.
+// The first value of an element of a tensor.
 float FirstValue(uint32_t tensor, uint64_t element) {
   return std::sin(static_cast<float>(1 + element * 7 + tensor * 31));
 }
@@ -93,7 +93,8 @@ class EnginePiecesTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
-  // The model's weights after some steps of ranks with these parts. Those in several are compared.
+  // The model's weights after some steps of ranks with these parts. Weights on several ranks must
+  // agree.
   absl::StatusOr<Values> Train(const Optimizer& optimizer, const std::vector<Part>& parts) {
     auto worlds = collectives::MakeLocalCommunicators(static_cast<int>(parts.size()));
     Values all(Model().size());
@@ -139,7 +140,7 @@ class EnginePiecesTest : public ::testing::Test {
     return values.ok() ? *values : Values(Model().size());
   }
 
-  // Relative to the largest of a tensor.
+  // The tolerance is relative to the tensor's largest value.
   static void ExpectClose(const Values& got, const Values& expected) {
     constexpr double kTolerance = 1e-6;
     for (size_t t = 0; t < expected.size(); ++t) {
@@ -154,7 +155,8 @@ class EnginePiecesTest : public ::testing::Test {
   }
 
  private:
-  // Calls a function with each element of a parameter that is one of a tensor, that and where.
+  // Calls a function for each element of a parameter that belongs to a tensor, with its position
+  // there.
   template <typename Call>
   static void ForEach(const Parameter& parameter, const Call& call) {
     std::vector<TensorPiece> pieces;
@@ -233,7 +235,7 @@ class EnginePiecesTest : public ::testing::Test {
       status = operation->GradientWritten(id);
     }
     if (!status.ok()) return status;
-    // The norm of all, which LAMB looks at: any number, if all have it.
+    // LAMB uses the norm of all gradients. Any number will do if all ranks have it.
     return engine->Step({.learning_rate = 0.02, .gradient_norm = 4}).status();
   }
 

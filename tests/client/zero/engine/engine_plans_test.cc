@@ -1,5 +1,5 @@
-// When there is a plan, and what is said where there is none: for trainers that add gradients one
-// by one, as automatic differentiation gives them.
+// When the engine has a plan, and its explanation if it has none. The trainer adds gradients one by
+// one, as automatic differentiation does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ constexpr uint32_t kUnits = 4;
 constexpr uint32_t kParametersOfUnit = 4;
 constexpr uint64_t kChunkBytes = kElements * sizeof(float);
 
-// Blocks of parameters that are used together, a chunk each. Their weights are held while their
-// gradients come.
+// Blocks of parameters that are used together, one chunk each. Operators hold their weights until
+// their gradients arrive.
 class EnginePlansTest : public EngineCallsTest {
  protected:
   static std::vector<Parameter> UnitParameters() {
@@ -97,7 +97,7 @@ TEST_F(EnginePlansTest, WhereEverythingFits_OnePlanDoes) {
   Make(UnitParameters(), SmallChunks(), 1 << 20);
   MustStepUnits(2);
   ASSERT_TRUE(engine_().GetStatistics()->everything_fits);
-  // Evaluation, a step that is given up, and units in another order.
+  // Then evaluation, a cancelled step, and units in another order follow.
   ASSERT_TRUE(engine_().Use(Pass::kEvaluate, IdsOf(2)).ok());
   MustStepUnits(2);
   ASSERT_TRUE(MicroBatchOfUnits().ok());

@@ -1,8 +1,8 @@
-// Random programs through the public interface: whatever the arena, the placement, the number of
-// ranks, whether they shard weights within hosts, the types of the parameters and their addresses,
-// whether another thread takes workspace meanwhile and whether steps are given up halfway, the
-// weights are those of an arena in which everything fits, or there is a clean error: then a rank
-// that is alone goes on, with the weights of its last step.
+// Random programs through the public interface. They vary the arena, the placement, the number of
+// ranks, shards within hosts, the parameters' types and addresses, workspace of another thread, and
+// steps that are cancelled halfway. The weights must equal those of an arena in which everything
+// fits, or there must be a clean error. After an error a single rank goes on with the weights of
+// its last step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,14 +41,14 @@ float Noise(uint64_t a, uint64_t b, uint64_t c) {
   return static_cast<float>(static_cast<int64_t>(x >> 40) - (1 << 23)) / (1 << 23);
 }
 
-// A third of the programs is in bf16, a third in fp32, and in a third both are mixed.
+// A third of the programs is in bf16, a third in fp32, and a third mixes both.
 DataType TypeOf(const SimulatedProgram& program, uint32_t parameter) {
   const uint32_t mix = program.seed % 3;
   const bool bf16 = mix == 0 || (mix == 1 && program.parameters[parameter].chunk % 2 == 0);
   return bf16 ? DataType::kBFloat16 : DataType::kFloat32;
 }
 
-// Elements as they lie in memory.
+// A parameter's elements in memory.
 class Values {
  public:
   Values(const std::byte* data, DataType type) : data_(const_cast<std::byte*>(data)), type_(type) {}
@@ -75,23 +75,23 @@ using Weights = std::vector<std::vector<float>>;
 struct Outcome {
   absl::Status status;
   Weights weights{};
-  std::vector<Weights> of_steps{};  // of one rank alone: at the start, and after each step
-  size_t steps = 0;               // that were made
+  std::vector<Weights> of_steps{};  // for one rank: at the start and after each step
+  size_t steps = 0;                 // completed steps
 };
 
 // How a rank computes.
 enum class Form {
-  kBlocking,  // in its calls' thread
-  kStream,    // on a stream, which lags behind by a random time
+  kBlocking,  // in the thread of its calls
+  kStream,    // on a stream that lags behind by a random time
 };
 
-// What must change no bit.
+// Choices that must not change a bit.
 struct Way {
   Placement placement = Placement::kAuto;
   Form form = Form::kBlocking;
-  int ranks_per_host = 0;  // above 0: weights are sharded within hosts of so many
-  bool workspace_beside = false;  // another thread takes blocks and gives them back
-  bool gives_up = false;          // some steps, before their last operators, and repeats them
+  int ranks_per_host = 0;         // above 0: weights are sharded within hosts of so many ranks
+  bool workspace_beside = false;  // another thread takes blocks and returns them
+  bool gives_up = false;  // cancels some steps before their last operators, and repeats them
 };
 
 // One rank's program.
@@ -107,9 +107,9 @@ class Runner {
         stream_(way.form == Form::kStream ? &session->compute_stream() : nullptr),
         random_(program.seed + static_cast<uint32_t>(rank)) {}
 
-  // What a program that was refused leaves: nothing is open, and no step half made.
+  // Cancels a refused program: no operation is open, and no step is half done.
   absl::Status GiveUp() { return engine_->CancelMicroBatch(); }
-  // After each step, and once before the first.
+  // Called after each step, and once before the first.
   void BetweenSteps(std::function<absl::Status()> act) { between_steps_ = std::move(act); }
 
   absl::Status Run() {
@@ -125,7 +125,7 @@ class Runner {
     absl::Status status = RunProgram();
     if (stream_ == nullptr) return status.ok() ? failure_ : status;
     if (status.ok()) status = engine_->Synchronize();
-    stream_->Synchronize();  // it refers to this
+    stream_->Synchronize();  // the stream's work refers to this object
     return status.ok() ? failure_ : status;
   }
 
@@ -148,8 +148,8 @@ class Runner {
     return status;
   }
 
-  // Of the step that begins with this micro-batch. The last one is shorter than the others when the
-  // data run out.
+  // The end of the step that begins with this micro-batch. The last step is shorter if the data run
+  // out.
   size_t EndOfStep(size_t first) const {
     int in_step = 0;
     for (size_t m = first; m < program_.micro_batches.size(); ++m) {
@@ -158,10 +158,10 @@ class Runner {
     return program_.micro_batches.size();
   }
 
-  // All ranks alike.
+  // The same on all ranks.
   bool GivesUp(size_t first) const { return way_.gives_up && (program_.seed + first) % 3 != 0; }
 
-  // What was computed in it is as if it had not been.
+  // The cancelled micro-batches must leave no trace.
   absl::Status GiveUpStep(size_t first, size_t end) {
     Do([this] { before_step_ = {contributions_, last_}; });
     absl::Status status = MicroBatches(first, end, /*all_operators=*/false);
@@ -170,13 +170,13 @@ class Runner {
     return status;
   }
 
-  // `all_operators` false: without some of the last ones.
+  // `all_operators` false: leaves out some of the last operators.
   absl::Status MicroBatches(size_t first, size_t end, bool all_operators) {
     absl::Status status;
     for (size_t m = first; status.ok() && m < end; ++m) {
       micro_batch_ = m;
       const SimulatedMicroBatch& batch = program_.micro_batches[m];
-      // Within a step some gradients may still be in the place of their weights.
+      // Within a step, some gradients may still occupy the place of their weights.
       if (m == first) status = Operators(batch.evaluated_before);
       if (status.ok()) status = engine_->BeginMicroBatch();
       if (!status.ok()) return status;
@@ -258,7 +258,7 @@ class Runner {
     });
   }
 
-  // By the weights as they are now, whatever operators are open.
+  // Uses the present weights, whatever operators are open.
   absl::Status Compute(const SimulatedOperator& op, Operation* operation) {
     for (uint32_t p : op.parameters) {
       const ParameterId id{p};
@@ -319,12 +319,12 @@ class Runner {
   const Way& way_;
   size_t micro_batch_ = 0;
   uint64_t contributions_ = 0;
-  std::map<uint32_t, std::vector<float>> last_;  // weights an operator saw last
-  // Both, as the step that is given up has found them.
+  std::map<uint32_t, std::vector<float>> last_;  // the weights that an operator saw last
+  // Both of these, before the cancelled step.
   std::tuple<uint64_t, std::map<uint32_t, std::vector<float>>> before_step_;
-  absl::Status failure_;                         // of the work; read when that is complete
-  Stream* const stream_;                         // null: none
-  std::minstd_rand random_;                      // for times alone
+  absl::Status failure_;     // of the stream's work; read after it is complete
+  Stream* const stream_;     // null: no stream
+  std::minstd_rand random_;  // only for times
   std::function<absl::Status()> between_steps_;
 };
 
@@ -332,7 +332,7 @@ class EngineProgramsTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
-  // Of as many on each host; null: weights are not sharded within hosts.
+  // The communicator of a host with `count` ranks; null: weights are not sharded within hosts.
   static std::unique_ptr<collectives::Communicator> RanksOfHost(int count, int rank,
                                                                 collectives::Communicator* all) {
     if (count == 0) return nullptr;
@@ -439,7 +439,8 @@ bool SameBits(const Weights& a, const Weights& b) {
   return true;
 }
 
-// At once, or where a workspace finds none; one rank says it, and the others repeat it.
+// A call may fail at once, or when workspace finds no room. One rank reports it, and the others
+// repeat it.
 bool IsRefusalForWantOfMemory(const absl::Status& status) {
   const bool says_so = absl::StrContains(status.message(), " does not fit") ||
                        absl::StrContains(status.message(), " has no room for a workspace block ");
@@ -466,7 +467,7 @@ TEST_F(EngineProgramsTest, AnyArenaAndPlacement_GivesTheWeightsOfAnAmpleOne) {
       Way way;
       way.placement = (seed + units) % 3 == 0 ? Placement::kCpu : Placement::kAuto;
       way.form = (seed / 2 + units) % 2 == 0 ? Form::kStream : Form::kBlocking;
-      // Blocks are handed out again in the order of calls, and a stream lags behind its calls.
+      // Blocks are reused in the order of calls, and a stream lags behind its calls.
       way.workspace_beside = way.form == Form::kBlocking && (seed / 4 + units) % 3 != 0;
       way.gives_up = (seed / 3 + units) % 2 == 0;
       if (program.ranks > 1 && (seed + units) % 4 != 0) way.ranks_per_host = program.ranks / 2;

@@ -1,4 +1,4 @@
-// What one rank's error is to the others.
+// The effects of one rank's error on the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ class EngineRanksTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
-  // Each rank on a thread, with a session of its own.
+  // Runs each rank on a thread, with a session of its own.
   using OfRank =
       std::function<void(size_t rank, Session* session, collectives::Communicator* ranks)>;
   void OnBothRanks(const OfRank& run) const {
@@ -49,7 +49,7 @@ class EngineRanksTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Two ranks begin a micro-batch; what the second one is left with when the first has called
+  // Two ranks begin a micro-batch. Returns the second rank's error after the first rank has called
   // `first` and ended its engine.
   absl::Status SecondWhenFirst(const std::function<absl::Status(Engine*)>& first) {
     absl::Status left;
@@ -119,7 +119,8 @@ TEST_F(EngineRanksTest, ErrorThatTheTrainerGotOver_IsNotWhyItStopped) {
               AllOf(HasSubstr("rank 0: stopped in the middle"), Not(HasSubstr("parameter 9"))));
 }
 
-// The ranks' own group and the engine's two, each once, on the session of the rank that made them.
+// The ledger has the ranks' own group and the engine's two groups, each once, on their maker's
+// session.
 TEST_F(EngineRanksTest, WhatRanksShare_IsInTheLedgerWhileTheEngineIsThere) {
   constexpr size_t kShared = static_cast<size_t>(ChunkKind::kShared);
   const uint64_t segment_bytes =
@@ -147,7 +148,7 @@ TEST_F(EngineRanksTest, WhatRanksShare_IsInTheLedgerWhileTheEngineIsThere) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// What both ranks' steps are answered with, where each is given its own input and then the same.
+// The results of both ranks' steps, if each gets its own input, and then both get the same.
 class EngineStepInputTest : public EngineRanksTest {
  protected:
   std::vector<absl::Status> Steps(const Engine::StepInput& first, const Engine::StepInput& second) {
@@ -194,7 +195,7 @@ TEST_F(EngineStepInputTest, ThatIsNotTheSameOnAllRanks_IsNamedAndChangesNothing)
   other.clip_norm = 3;
   ExpectNamed(input, other, "clip_norm 1", "clip_norm 3");
   other = input;
-  other.data_position = 7;  // each rank's own
+  other.data_position = 7;  // may differ between ranks
   for (const absl::Status& answer : Steps(input, other)) EXPECT_TRUE(answer.ok()) << answer;
 }
 
@@ -233,7 +234,7 @@ TEST_F(EngineRanksTest, OptionsThatAreNotTheSameOnAllRanks_AreNamedByCreate) {
 }
 
 TEST_F(EngineRanksTest, RankThatComesLate_IsWaitedForAsLongAsTheEngineIsToldTo) {
-  constexpr absl::Duration kOfCommunicators = absl::Milliseconds(100);  // the engine waits minutes
+  constexpr absl::Duration kOfCommunicators = absl::Milliseconds(100);  // the engine's: minutes
   auto communicators = collectives::MakeLocalCommunicators(2);
   for (auto& communicator : communicators) communicator->SetTimeout(kOfCommunicators);
   const auto train = [&](size_t rank, const std::function<void()>& before_each) {

@@ -1,4 +1,4 @@
-// The engine plans again when steps no longer fit the plan, by a clock that the test moves.
+// The engine replans when steps no longer match the plan, by a clock that the test moves.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace geminid::zero {
 namespace {
 
-// So long that what the planner expects of the link is nothing beside it.
+// So long that the planner's estimate of the link's time is negligible.
 constexpr absl::Duration kOperator = absl::Seconds(10);
 
 class EngineReplanTest : public EngineTest {
@@ -66,7 +66,7 @@ TEST_F(EngineReplanTest, LastingSpeed_IsPlannedForOnceInAccumulatedSteps) {
 TEST_F(EngineReplanTest, SlownessRightAfterTheFirstPlan_IsNotJudgedBeforeTheBackoff) {
   const ReplanOptions options;
   run_.operator_time = [](int, int step) { return step < 1 ? kOperator : 2 * kOperator; };
-  // The first step is the sample; then those not judged; then the departures that are needed.
+  // The first step is the sample. Then follow steps that are not judged, and the departures.
   run_.steps = static_cast<int>(options.first_backoff_steps + options.departures_in_a_row);
   EXPECT_EQ(Replans(MustTrain().statistics[0]), Count(0, 0, 0, 0));
   ++run_.steps;
@@ -124,7 +124,7 @@ TEST_F(EngineReplanTest, Replans_ChangeNoBit) {
 TEST_F(EngineReplanTest, GrowthOfActivations_IsPlannedForWithAMarginThatDoubles) {
   run_.world_size = 2;
   run_.steps = 12;
-  // By one, two, three, ... times the first: margins of 1, 2, 4.
+  // The peak grows to one, two, three, ... times the first one; the margins are 1, 2 and 4.
   const auto growth = [](int steps_apart) {
     return [steps_apart](int, int step, uint64_t bytes) {
       return bytes * static_cast<uint64_t>(1 + step / steps_apart);
@@ -133,7 +133,7 @@ TEST_F(EngineReplanTest, GrowthOfActivations_IsPlannedForWithAMarginThatDoubles)
   run_.activation_bytes_at = growth(3);
   const SyntheticResult result = MustTrain();
   for (const Statistics& statistics : result.statistics) {
-    // Above 0, 1 and 2; what grows to 4 stays within the margin.
+    // Above 0, 1 and 2. The growth to 4 stays within the margin.
     EXPECT_EQ(Replans(statistics).at("peak"), 3u);
   }
   run_.steps = 15;

@@ -1,4 +1,4 @@
-// ZeRO's stages: the bits are the same, what ranks exchange and what lies on the device is not.
+// ZeRO's stages: the bits are the same, but the traffic and the device's contents differ.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Holds the largest tensor and its gradient beside the activations, and not all weights.
+// Holds the largest tensor and its gradient beside the activations, but not all weights.
 constexpr uint64_t kTightForGradients = 384 << 10;
 
 class EngineStagesTest : public StepBytesTest {
@@ -69,7 +69,8 @@ TEST_F(EngineStagesTest, SecondStageWithStateAnywhere_GivesTheBitsOfDenseTrainin
   }
 }
 
-// Per rank, of P: each micro-batch adds up all gradients, (P - 1) / P of the model's bytes.
+// Per rank, of P: each micro-batch reduces all gradients, which is (P - 1) / P of the model's
+// bytes.
 TEST_F(EngineStagesTest, SecondStage_ReceivesWeightsOnceAStepAndGradientsInEachMicroBatch) {
   run_.options.state_placement = StatePlacement::kHost;
   for (int world_size : {2, 4}) {
@@ -82,7 +83,7 @@ TEST_F(EngineStagesTest, SecondStage_ReceivesWeightsOnceAStepAndGradientsInEachM
       const uint64_t model = ModelBytes(step.after());
       EXPECT_EQ(step.received(),
                 (1 + static_cast<uint64_t>(accumulate)) * model * (ranks - 1) / ranks);
-      // This rank's shard goes over its link once, however many micro-batches there are.
+      // This rank's shard crosses its link once, for any number of micro-batches.
       EXPECT_EQ(step.to_device(), model / ranks);
       EXPECT_EQ(step.lower_bound(), model / ranks);
       EXPECT_EQ(step.after().planned_transfer_bytes, 0u);
@@ -92,8 +93,9 @@ TEST_F(EngineStagesTest, SecondStage_ReceivesWeightsOnceAStepAndGradientsInEachM
   }
 }
 
-// What it is compared with. Where everything is dropped after its operator, only the last layer's
-// weights, whose backward pass follows its forward pass at once, are there still.
+// The second stage is compared with this one. If every chunk is dropped after its operator, only
+// the last layer's weights are still there, because its backward pass directly follows its forward
+// pass.
 TEST_F(EngineStagesTest, ThirdStage_ReceivesWeightsTwiceInEachMicroBatchOrOnceWithRoom) {
   constexpr int kLayers = 6;
   UseSquareLayers(kLayers);
@@ -112,7 +114,7 @@ TEST_F(EngineStagesTest, ThirdStage_ReceivesWeightsTwiceInEachMicroBatchOrOnceWi
   EXPECT_EQ(without.received(), 3 * (2 * half - layer + half));
 }
 
-// What finds no room is kept in host memory, and not gathered again.
+// Weights without room are kept in host memory, and not gathered again.
 TEST_F(EngineStagesTest, SecondStageWithoutRoomForTheWeights_ReceivesNoMore) {
   run_.world_size = 2;
   run_.options.accumulate = 2;
@@ -122,7 +124,7 @@ TEST_F(EngineStagesTest, SecondStageWithoutRoomForTheWeights_ReceivesNoMore) {
   EXPECT_EQ(step.received(), 3 * model / 2);
   EXPECT_FALSE(step.after().everything_fits);
   EXPECT_LE(step.after().peak_total_bytes, kTightForGradients);
-  // Moved to the host and back.
+  // Weights moved to the host and back.
   EXPECT_GT(step.after().host_to_device_bytes, kManySteps * model / 2);
 }
 
@@ -130,7 +132,7 @@ TEST_F(EngineStagesTest, SecondStageOnTheDeviceAloneWithoutRoom_IsRefusedWithWha
   run_.options.placement = Placement::kDevice;
   run_.options.state_placement = StatePlacement::kAuto;
   const uint64_t model = ModelBytes(MustTrain().statistics[0]);
-  // Room for all state, and for not quite all weights.
+  // The arena has room for all state, but not quite for all weights.
   run_.arena_bytes = 12 * model / 2 + model / 2;
   SyntheticResult none;
   const absl::Status status = TrainStatuses(run_, &none)[0];
@@ -146,7 +148,7 @@ class FirstStageTest : public EngineStagesTest {
   }
 };
 
-// The reference adds up each rank's micro-batches before the ranks.
+// The reference adds each rank's micro-batches first, and then the ranks.
 TEST_F(FirstStageTest, Anywhere_GivesTheBitsOfDenseTraining) {
   run_.options.accumulate = 3;
   for (const DataType type : {DataType::kBFloat16, DataType::kFloat32}) {
@@ -188,13 +190,13 @@ TEST_F(FirstStageTest, OfSeveralMicroBatches_ReceivesWeightsAndGradientsOnceASte
     EXPECT_EQ(step.received(), 2 * model * 3 / 4);
     EXPECT_EQ(step.to_device(), model / 4);
     EXPECT_EQ(step.after().plans_made, 1u);
-    // The sums, of 4 bytes where weights have 2.
+    // The sums have 4 bytes per element, and the weights 2.
     EXPECT_EQ(step.after().device_state_bytes, 2 * model);
     EXPECT_EQ(step.after().state_chunks_on_device, 0u);
   }
 }
 
-// It adds up what the third stage adds up, in the same order, and rounds nothing.
+// It adds the same numbers as the third stage, in the same order, and rounds nothing.
 TEST_F(FirstStageTest, OfOneRankInFloat32_HasTheBitsOfTheThird) {
   run_.options.accumulate = 3;
   run_.options.data_type = DataType::kFloat32;
@@ -203,7 +205,7 @@ TEST_F(FirstStageTest, OfOneRankInFloat32_HasTheBitsOfTheThird) {
   ExpectSameBits(first.weights, MustTrain().weights);
 }
 
-// What the stages round in different places: close, for steps that are linear in the gradient.
+// The stages round at different places. The results are close for steps linear in the gradient.
 TEST_F(FirstStageTest, OfSeveralMicroBatches_IsCloseToTheThird) {
   run_.world_size = 2;
   run_.options.accumulate = 4;
@@ -263,7 +265,7 @@ TEST_F(FirstStageTest, WithoutRoomForSums_IsRefusedWithWhatTheyNeed) {
               AllOf(HasSubstr("sums of gradients on the device"), HasSubstr("use stage 2")));
 }
 
-// One rank and one parameter; gradients of one value each.
+// One rank and one parameter. All elements of a gradient are equal.
 class FirstStageCallsTest : public EngineTest {
  protected:
   void SetUp() override {
@@ -373,7 +375,8 @@ TEST_F(EngineStagesTest, FrozenParametersOfBothTypes_GiveTheBitsOfDenseTraining)
   ExpectSameBits(MustTrain().weights, TrainDensely(run_));
 }
 
-// What evaluation gathers after a step serves training; what it uses is never of the step before.
+// Training uses the weights that evaluation gathered after a step. Evaluation never uses older
+// ones.
 TEST_F(EngineStagesTest, EvaluationBetweenSteps_ChangesNothing) {
   run_.world_size = 2;
   run_.steps = 8;

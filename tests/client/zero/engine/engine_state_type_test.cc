@@ -1,5 +1,5 @@
-// The optimizer's state in bf16: its bits are those of dense training whose state is rounded by the
-// parameter's name, the element and the update, wherever and however it is kept.
+// The optimizer's state in bf16. Its bits are those of dense training whose state is rounded by the
+// parameter's name, the element and the update, wherever the state lies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,7 +123,7 @@ TEST_F(EngineStateTypeTest, ValuesOfState_AreBFloat16AndRoundedToNearestWhenWrit
       ASSERT_EQ(kernels::BFloat16::FromFloat(value).ToFloat(), value);
     }
     if (step > 0) return;
-    const float between = 1.0F + 0.75F / 128;  // nearer to the upper one
+    const float between = 1.0F + 0.75F / 128;  // nearer to the upper value of bf16
     ASSERT_TRUE(engine->WriteShard(id, StateKind::kExpAvg, range.offset, {&between, 1}).ok());
     ASSERT_TRUE(engine->ReadShard(id, StateKind::kExpAvg, range.offset, {values.data(), 1}).ok());
     EXPECT_EQ(values[0], 1.0F + 1.0F / 128);

@@ -1,4 +1,4 @@
-// What the engine says of a step's separate gradients, beside a dense reference.
+// The engine's measurements of a step's separate gradients, compared with a dense reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 class StepGradientsTest : public EngineTest {
  protected:
-  // By step, as rank 0 has them; the others must have the same.
+  // The measurements of rank 0 by step. The other ranks must have the same.
   std::vector<StepGradients> MeasuredGradients() {
     std::vector<std::vector<StepGradients>> by_rank(static_cast<size_t>(run_.world_size));
     std::mutex mutex;
@@ -67,7 +67,7 @@ TEST_F(StepGradientsTest, OfRanksAndMicroBatches_AreThoseOfDenseTraining) {
   }
 }
 
-// The same bits, whether or not they are measured, and in a tight arena.
+// The bits are the same with and without measurements, and in a tight arena.
 TEST_F(StepGradientsTest, WhenMeasured_LeaveTheWeightsAsTheyAre) {
   run_.world_size = 2;
   run_.options.accumulate = 2;
@@ -115,7 +115,7 @@ TEST_F(StepGradientsTest, OfAStepThatOverflows_AreNotFinite) {
   EXPECT_TRUE(std::isfinite(measured[3].mean_square));
 }
 
-// In one more step, of gradients of zeros: the first rank writes to its shard of one of them.
+// One more step has gradients of zeros. The first rank writes to its shard of one of them.
 TEST_F(StepGradientsTest, ThatWereWrittenToSince_AreNotSaid) {
   run_.world_size = 2;
   run_.between_steps = [](Engine* engine, int rank, int step) {

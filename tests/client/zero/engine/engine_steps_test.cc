@@ -1,5 +1,5 @@
-// What a step does with each parameter: which updates it has had, what its group is updated with,
-// and what becomes of a gradient that is not finite.
+// The effect of a step on each parameter: its number of updates, the rates of its group, and a
+// gradient that is not finite.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::vector<Parameter> WithBLeftOut() {
 
 class EngineStepsTest : public EngineCallsTest {
  protected:
-  // One step, in which these parameters are given a gradient of this value.
+  // One step in which these parameters get a gradient of this value.
   void MustStepOf(const std::vector<ParameterId>& written, float value,
                   const Engine::StepInput& input = {.learning_rate = kRate}) {
     ASSERT_TRUE(engine_().BeginMicroBatch().ok());
@@ -39,7 +39,7 @@ class EngineStepsTest : public EngineCallsTest {
     ASSERT_TRUE(step.ok()) << step.status();
   }
 
-  // All that training keeps of a parameter.
+  // All state of a parameter.
   std::vector<std::vector<float>> StateOf(ParameterId id) {
     std::vector<std::vector<float>> state;
     for (StateKind kind : kStateKinds) {
@@ -62,7 +62,7 @@ class EngineStepsTest : public EngineCallsTest {
 
 std::vector<Optimizer> OptimizersThatCount() {
   LambOptions lamb;
-  lamb.max_grad_norm = 0;  // which would depend on the others' gradients
+  lamb.max_grad_norm = 0;  // the norm would depend on the other parameters' gradients
   return {AdamWOptions{},
           AdamOptions{},
           lamb,
@@ -220,7 +220,7 @@ class NotFiniteTest : public EngineStepsTest {
     options_.optimizer = AdamWOptions{.weight_decay = 0};
     Make(ThreeParameters(), options_);
   }
-  // b's gradient is of ones, but for one element.
+  // b's gradient is ones, except one element.
   void GiveGradients(float bad) {
     ASSERT_TRUE(engine_().BeginMicroBatch().ok());
     ASSERT_TRUE(Backward(engine_(), kA).ok());
@@ -260,7 +260,7 @@ TEST_F(NotFiniteTest, WrittenWithoutClipping_SpoilsItsElementAlone) {
   }
 }
 
-// As torch's clip_grad_norm_ does: everything is multiplied by NaN, or by 0.
+// As with torch's clip_grad_norm_, everything is multiplied by NaN, or by 0.
 TEST_F(NotFiniteTest, WrittenWithClipping_MultipliesAllByTheCoefficient) {
   MakeWith(NotFinite::kWrite, 1);
   GiveGradients(kNan);
@@ -277,7 +277,7 @@ TEST_F(NotFiniteTest, WrittenWithClipping_MultipliesAllByTheCoefficient) {
   EXPECT_EQ(AllValues()[1][kBad + 1], 2);
 }
 
-// A scale of a step's own: norm, coefficient and weights are those of gradients of ones.
+// The step has its own scale. Norm, coefficient and weights are those of gradients of ones.
 TEST_F(NotFiniteTest, GradientScaleOfAStep_IsDividedOutOfNormClippingAndUpdate) {
   constexpr double kScale = 1024;
   options_ = SmallChunks();

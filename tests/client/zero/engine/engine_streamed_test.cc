@@ -1,5 +1,5 @@
-// State that lies on the host and is updated by the device: the bits of updates by the host, the
-// bytes that cross the link, and the room that its places take.
+// The device updates state that lies on the host: the bits of updates by the host, the bytes that
+// cross the link, and the room of the places.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,11 +31,11 @@ class EngineStreamedTest : public EngineTest {
     return result.ok() ? result->weights : std::vector<std::vector<float>>();
   }
 
-  // Of updates by the device, beyond those by the host.
+  // The additional traffic of updates by the device, compared with updates by the host.
   struct Traffic {
     Statistics streamed;
     Statistics host;
-    uint64_t up_bytes = 0;  // for each element of the state in a step
+    uint64_t up_bytes = 0;  // per element of the state and step
     uint64_t down_bytes = 0;
   };
   Traffic TrafficOfStreaming() {
@@ -43,7 +43,7 @@ class EngineStreamedTest : public EngineTest {
     Traffic traffic = {.streamed = MustTrain().statistics[0], .host = {}};
     run_.options.state_placement = StatePlacement::kHost;
     traffic.host = MustTrain().statistics[0];
-    // With AdamW and bf16 an element has 12 bytes of state and 2 of gradient.
+    // With AdamW and bf16 an element has 12 bytes of state and 2 bytes of gradient.
     const uint64_t elements = traffic.streamed.model_state_bytes / 12;
     const uint64_t moves = static_cast<uint64_t>(run_.steps) * elements;
     const uint64_t up = traffic.streamed.host_to_device_bytes - traffic.host.host_to_device_bytes;
@@ -81,7 +81,7 @@ TEST_F(EngineStreamedTest, EveryWorldSizeArenaAndPlacement_GivesTheBitsOfDenseTr
   }
 }
 
-// Sums over whole tensors are added up where the state lies.
+// Sums over whole tensors are computed where the state lies.
 TEST_F(EngineStreamedTest, EveryOptimizerAndTypeOfState_GivesTheBitsOfUpdatesByTheHost) {
   run_.world_size = 2;
   run_.steps = 3;
@@ -110,7 +110,7 @@ TEST_F(EngineStreamedTest, OptimizersWithoutArrays_GiveTheBitsOfUpdatesByTheHost
 }
 
 TEST_F(EngineStreamedTest, GranulesOfManySlices_GiveTheBitsOfDenseTraining) {
-  run_.options.chunk_elements = 100'000;  // no multiple of a slice
+  run_.options.chunk_elements = 100'000;  // not a multiple of a slice
   run_.options.update_threads = 3;
   run_.arena_bytes = 1 << 20;
   ASSERT_GT(100'000u, 4 * StreamedElements(100'000, 14, run_.arena_bytes));
@@ -149,7 +149,7 @@ TEST_F(EngineStreamedTest, FrozenParameters_AreNotStreamed) {
   EXPECT_GT(result.statistics[0].state_chunks_streamed, 0u);
 }
 
-// What fits the share stays on the device, and all else is streamed in the same step.
+// State within the share stays on the device. The same step streams all other state.
 TEST_F(EngineStreamedTest, ShareOnTheDevice_IsNotStreamed) {
   run_.world_size = 2;
   run_.arena_bytes = 1 << 20;
@@ -176,7 +176,7 @@ TEST_F(EngineStreamedTest, StateAndGradientGoUpAndStateComesBack_OnceAStep) {
   EXPECT_EQ(traffic.host.state_chunks_streamed, 0u);
 }
 
-// The gradient is used up where it was reduced.
+// The gradient is used where it was reduced.
 TEST_F(EngineStreamedTest, UpdatesInTheBackwardPass_GiveTheBitsAndMoveNoGradient) {
   run_.options.update = UpdateTime::kInBackward;
   for (const uint64_t arena : {kTightArena, kAmpleArena}) {
@@ -190,7 +190,7 @@ TEST_F(EngineStreamedTest, UpdatesInTheBackwardPass_GiveTheBitsAndMoveNoGradient
   EXPECT_EQ(traffic.down_bytes, 10u);
 }
 
-// Three places of slices of 1024 elements: weight, remainder, two moments and the gradient.
+// Three places for slices of 1024 elements: weight, remainder, two moments and the gradient.
 TEST_F(EngineStreamedTest, Places_AreOfTheArena) {
   run_.arena_bytes = kTightArena;
   const Statistics rank = MustTrain().statistics[0];

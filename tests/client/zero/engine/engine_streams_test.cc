@@ -1,4 +1,4 @@
-// What the engine promises to trainers that compute on streams.
+// The engine's contract with trainers that compute on streams.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 constexpr int64_t kElements = 2048;
 constexpr ParameterId kA{0}, kB{1}, kC{2};
 
-// Holds a stream until it is opened, or ends.
+// Holds a stream until the barrier is opened or destroyed.
 class Barrier {
  public:
   explicit Barrier(Stream* stream) {
@@ -46,8 +46,8 @@ class EngineStreamsTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
-  // Parameters of a chunk each, with the values 1, 2 and 3; in a plan, whose weights leave after
-  // each operator, once a step was `trained`. There is room for two.
+  // Parameters of one chunk each, with the values 1, 2 and 3. After a step was `trained` there is a
+  // plan, in which weights are dropped after each operator. There is room for two chunks.
   void Make(absl::Duration timeout = absl::Seconds(60), bool trained = true,
             std::function<absl::Time()> clock = {}) {
     ConnectOptions connect;
@@ -85,7 +85,7 @@ class EngineStreamsTest : public ::testing::Test {
     ASSERT_TRUE(engine_->BeginMicroBatch().ok());
   }
 
-  // On the stream; what each operator reads is added to read_.
+  // Runs an operator on the stream. read_ gets the values that the operator reads.
   absl::Status Operator(Pass pass, ParameterId id) {
     auto operation = engine_->Use(pass, std::vector<ParameterId>{id}, handle());
     if (!operation.ok()) return operation.status();
@@ -111,7 +111,7 @@ class EngineStreamsTest : public ::testing::Test {
     return status;
   }
 
-  // As far as they can without the stream, as a rule: each is a few answers of the daemon.
+  // Gives moves the time to go as far as they can without the stream: a few answers of the daemon.
   void LetMovesGoOn() {
     for (int i = 0; i < 200; ++i) ASSERT_TRUE(session_->GetMemoryUse().ok());
   }
@@ -121,7 +121,7 @@ class EngineStreamsTest : public ::testing::Test {
   Stream* copies() { return &DeviceOf(*session_)->copy_stream(device::Direction::kHostToDevice); }
 
   geminid::testing::DaemonEnv env_;
-  std::vector<float> read_;  // by the stream, which ends with the session
+  std::vector<float> read_;  // written by the stream, which ends with the session
   std::unique_ptr<collectives::Communicator> communicator_ = collectives::MakeSelfCommunicator();
   std::unique_ptr<Session> session_;
   std::unique_ptr<Engine> engine_;
@@ -158,7 +158,7 @@ TEST_F(EngineStreamsTest, FirstMicroBatch_DoesNotWaitEitherAndIsMeasuredByItsStr
   }
   ASSERT_TRUE(engine_->Step({.learning_rate = 0}).ok());
   EXPECT_EQ(read_, (std::vector<float>{1, 2, 3, 3, 2, 1}));
-  // Six operators of a second each.
+  // Six operators take a second each.
   EXPECT_THAT(engine_->GetStatistics()->plan_explanation, HasSubstr("6000.000 ms of computation"));
 }
 
@@ -166,7 +166,7 @@ TEST_F(EngineStreamsTest, Finish_DoesNotWaitAndMemoryIsNotUsedAgainBeforeItsWork
   Make();
   read_.clear();
   Barrier barrier(&stream_());
-  // The third has no room but the first one's, which the stream has still to read.
+  // The third chunk has room only in the first one's place, which the stream has still to read.
   for (ParameterId id : {kA, kB, kC}) ASSERT_TRUE(Operator(Pass::kForward, id).ok());
   LetMovesGoOn();
   EXPECT_FALSE(stream_().Record()->ready());
@@ -188,7 +188,7 @@ TEST_F(EngineStreamsTest, Gradient_IsReducedOnceTheStreamHasWrittenIt) {
   EXPECT_DOUBLE_EQ(step->gradient_norm * step->gradient_norm, 3.0 * kElements);
 }
 
-// One of two ranks, whose parameters are gathered from both.
+// One of two ranks. Parameters are gathered from both.
 class RankOfTwo {
  public:
   RankOfTwo(const std::string& socket, int rank, collectives::Communicator* communicator) {
@@ -207,14 +207,14 @@ class RankOfTwo {
     engine_ = *Engine::Create(session_.get(), communicator, parameters, options);
   }
 
-  // An operator that goes on until Synchronize, so that each has a place of its own.
+  // An operator that stays open until Synchronize, so that each has a place of its own.
   void Evaluate(ParameterId id) {
     const StreamHandle stream = {&session_->compute_stream()};
     auto operation = engine_->Use(Pass::kEvaluate, std::vector<ParameterId>{id}, stream);
     ASSERT_TRUE(operation.ok()) << operation.status();
     operations_.push_back(*std::move(operation));
   }
-  // Until so many shards were copied to the device.
+  // Waits until so many shards were copied to the device.
   bool WaitForShards(uint64_t shards) const {
     const absl::Time deadline = absl::Now() + absl::Seconds(20);
     while (session_->Totals().host_to_device_bytes < shards * kElements / 2 * sizeof(float)) {
@@ -284,7 +284,7 @@ TEST_F(EngineStreamsTest, WorkThatDoesNotEnd_IsADeadlineOfSynchronize) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("trainer's streams"));
   barrier.Open();
-  stream_().Synchronize();  // it refers to this
+  stream_().Synchronize();  // the stream's work refers to this object
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The engine against a real daemon in this process, and against a dense reference, bit for bit.
+// The engine with a real daemon in this process, compared with a dense reference bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class ClippedEngineTest : public EngineTest {
     for (size_t step = 0; step < result.steps.size(); ++step) {
       const double norm = dense.gradient_norms[step];
       ASSERT_GT(norm, 2 * run_.options.clip_norm);
-      // Exact but for the order of additions; later ones also follow from the weights.
+      // Exact except for the order of additions. Later norms also depend on the weights.
       EXPECT_NEAR(result.steps[step].gradient_norm, norm, (step == 0 ? 1e-12 : 1e-6) * norm);
       EXPECT_NEAR(result.steps[step].clip_coefficient, run_.options.clip_norm / norm, 1e-7);
     }
@@ -165,7 +165,7 @@ TEST_F(EngineTest, MoreActivationsThanSampled_PlansAgainAndNeverFails) {
   run_.world_size = 2;
   run_.steps = 6;
   run_.arena_bytes = 1 << 20;
-  run_.options.state_placement = StatePlacement::kHost;  // would take the room to grow
+  run_.options.state_placement = StatePlacement::kHost;  // so that there is room to grow
   run_.activation_bytes_at = [](int, int step, uint64_t bytes) {
     return step < 3 ? bytes : 6 * bytes;
   };
@@ -211,8 +211,8 @@ TEST_F(EngineTest, ClippedStep_ReportsTheNormOfAllRanksAndScalesByIt) {
   ExpectSameBits(cpu.weights, one.weights);
 }
 
-// Several granules in each shard, the last of a shard full and of the next partly padding. Plain
-// SGD: the weights are linear in the clip coefficient, which Adam all but divides out.
+// Each shard has several granules; its last one is full, and the next shard's is partly padding.
+// Plain SGD: its weights are linear in the clip coefficient, which Adam nearly divides out.
 TEST_F(ClippedEngineTest, NormAndClippedWeights_AreThoseOfDenseTraining) {
   run_.options.chunk_elements = 1 << 17;
   run_.options.clip_norm = 20;

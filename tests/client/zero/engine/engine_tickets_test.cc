@@ -1,5 +1,5 @@
-// What the engine tells the daemon with its copies: which moment needs them, and that chunks of the
-// trainer's own may leave for them.
+// The engine's tickets to the daemon: the moment that needs a copy, and that the trainer's own
+// chunks may be evicted for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class EngineTicketsTest : public ::testing::Test {
     session_ = *std::move(session);
   }
 
-  // Three parameters of a chunk each.
+  // Three parameters of one chunk each.
   void MakeEngine(Placement placement, StatePlacement state) {
     Options options;
     options.data_type = DataType::kFloat32;
@@ -66,7 +66,7 @@ class EngineTicketsTest : public ::testing::Test {
     for (int64_t i = 0; i < kElements; ++i) gradient[i] = 0.5f * weight[i];
     return operation->GradientWritten(id);
   }
-  // Moments 0 to 5.
+  // The step's moments are 0 to 5.
   absl::Status Step() {
     absl::Status status = engine_->BeginMicroBatch();
     for (ParameterId id : {kA, kB, kC}) status.Update(Operator(Pass::kForward, id));
@@ -83,7 +83,7 @@ class EngineTicketsTest : public ::testing::Test {
     return values;
   }
 
-  // The last ones that were sent, which are still in the ring. Nothing may be under way.
+  // The last requests, which are still in the ring. No copy may be in progress.
   std::vector<shm::Request> Requests() const {
     const shm::ClientSegment& client = *SessionImpl::Of(*session_).segments.client();
     std::vector<shm::Request> requests(std::begin(client.requests), std::end(client.requests));
@@ -92,7 +92,7 @@ class EngineTicketsTest : public ::testing::Test {
     return requests;
   }
 
-  // Where the daemon takes the trainer to be.
+  // The trainer's moment as the daemon knows it.
   uint64_t MomentOfTheDaemon() {
     return env_.daemon().hub().Inspect(
         [](const core::Engine& engine, const auto&) { return engine.Sessions().at(0).moment; });

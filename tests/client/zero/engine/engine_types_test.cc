@@ -1,5 +1,4 @@
-// Parameters of different data types in one model: fp32 norms beside bf16 matrices, and the other
-// way round.
+// Parameters of different data types in one model: fp32 norms with bf16 matrices, and the reverse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +76,7 @@ TEST_F(EngineTypesTest, TypeThatNamesWhatTheOptionsSayAnyway_ChangesNothing) {
   EXPECT_EQ(named.statistics[0].model_state_bytes, unnamed.statistics[0].model_state_bytes);
 }
 
-// 12 bytes of state a parameter in either type, padding included.
+// Each parameter has 12 bytes of state in either type, including padding.
 TEST_F(EngineTypesTest, State_TakesNoMoreMemoryThanWithOneType) {
   run_.options.chunk_elements = 0;
   run_.steps = 1;

@@ -1,4 +1,4 @@
-// Parameters that are packed by what they are used with.
+// Parameters that are packed together if they are used together.
 #include <gtest/gtest.h>
 
 #include "tests/client/zero/engine_fixture.h"
@@ -6,7 +6,7 @@
 namespace geminid::zero {
 namespace {
 
-// Blocks of four operators each, gathered whole: `units` says so.
+// Blocks of four operators each. `units`: each block is gathered as a whole.
 SyntheticModel Blocks(bool units) {
   SyntheticModel model;
   for (uint32_t block = 0; block < 6; ++block) {

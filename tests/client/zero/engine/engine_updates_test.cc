@@ -1,5 +1,5 @@
-// Updates in the backward pass: the bits of updates after the step, with no room for gradients; and
-// what such a step cannot be any more.
+// Updates in the backward pass: the bits of updates after the step, without room for gradients.
+// Also the operations that such a step cannot have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ TEST_F(BackwardUpdatesTest, SeparateGradientsAndFrozenParameters_GiveTheBitsOfDe
   ExpectSameBits(MustTrain().weights, TrainDensely(run_));
 }
 
-// Per rank, for G granules of g elements: 12 (G + 1) g, and two landing places of 2 g.
+// Per rank, for G granules of g elements: 12 (G + 1) g bytes, and two landing places of 2 g bytes.
 TEST_F(BackwardUpdatesTest, HostMemory_IsStateAndOneSpareAndTwoLandingPlaces) {
   run_.options.state_placement = StatePlacement::kHost;
   std::vector<TensorShape> shapes;
@@ -260,7 +260,7 @@ TEST_F(BackwardUpdateCallsTest, UpdatedParameter_IsNotUsedInItsStep) {
   EXPECT_TRUE(Use(Pass::kEvaluate, kA).ok());
 }
 
-// What whoever finds the segment after a death must know.
+// A process that finds the segment after a death must see this.
 TEST_F(BackwardUpdateCallsTest, GranulesNewerThanTheRecord_TellAStepThatWasNotCompleted) {
   ASSERT_TRUE(Make().ok());
   for (uint64_t epoch : {1u, 2u}) {
@@ -299,7 +299,7 @@ TEST_F(BackwardUpdateCallsTest, EngineThatEndsInTheMiddleOfAStep_Ends) {
     ASSERT_TRUE(engine_->BeginMicroBatch().ok());
     ASSERT_TRUE(Backward(kA, 1).ok());
     engine_.reset();
-    // Of an engine that ended within a step some memory stays with the session.
+    // After an engine ended within a step, some of its memory stays with the session.
     session_.reset();
     ConnectOptions connect;
     connect.socket = env_.socket();

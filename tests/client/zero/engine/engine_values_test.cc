@@ -1,4 +1,4 @@
-// Values in and out of a run: state and gradients by shards, between steps and within one.
+// Reads and writes state and gradients by shards, between steps and within a step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ absl::Status WriteBackWhatIsRead(Engine* engine, ParameterId id, StateKind kind)
     if (status.ok()) status = engine->WriteShard(id, kind, range.offset, values);
     if (!status.ok()) return status;
   }
-  // Of a parameter this rank may keep nothing.
+  // This rank may have no elements of a parameter.
   return engine->WriteShard(id, kind, 0, {});
 }
 
@@ -79,7 +79,7 @@ class EngineValuesTest : public ::testing::Test {
     ASSERT_TRUE(engine_->Initialize(FillWithOnes).ok());
   }
 
-  // All elements of the gradient are `value`; what the weights were.
+  // Gives a gradient whose elements are all `value`. Returns the value of the weights before.
   float MicroBatch(float value) {
     EXPECT_TRUE(engine_->BeginMicroBatch().ok());
     auto operation = engine_->Use(Pass::kBackward, std::vector<ParameterId>{kA, kB});

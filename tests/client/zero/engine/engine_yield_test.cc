@@ -1,5 +1,5 @@
-// A job of low priority gives its device to one of high priority between two steps, waits, and ends
-// with the bits of a run that nobody disturbed.
+// A job of low priority gives its device to a job of high priority between two steps, and waits. It
+// ends with the bits of an undisturbed run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ class EngineYieldTest : public EngineTest {
     run_.admission = {.priority = -1, .preemptible = true};
   }
 
-  // Asks for the whole device while the low job is in its third step, and has it for a moment.
+  // The high job asks for the whole device in the low job's third step, and has it for a moment.
   void Disturb() {
     run_.before_step = [this](int rank, int step) {
       if (rank != 0 || step != kDisturbedStep) return absl::OkStatus();
@@ -58,7 +58,7 @@ class EngineYieldTest : public EngineTest {
         low_was_ = StateOfLow();
         if (first) asked.set_value("");
       });
-      what_ = waits.get();  // by then the low job has been asked to yield
+      what_ = waits.get();  // by then the daemon has asked the low job to yield
       return absl::OkStatus();
     };
   }
@@ -76,7 +76,7 @@ class EngineYieldTest : public EngineTest {
     ExpectSameBits(disturbed.weights, TrainDensely(run_));
   }
 
-  // "": it has ended.
+  // "" if the job has ended.
   std::string StateOfLow() {
     return env_.daemon().hub().Inspect([](const core::Engine& engine, const auto&) -> std::string {
       for (const core::JobSnapshot& job : engine.jobs().Jobs()) {
@@ -87,7 +87,7 @@ class EngineYieldTest : public EngineTest {
   }
 
   std::thread high_;
-  std::string low_was_;  // when the high job had the device
+  std::string low_was_;  // while the high job had the device
   bool high_ran_ = false;
   std::string what_;
 };
@@ -197,8 +197,8 @@ TEST_F(EngineYieldTest, JobThatIsNotPreemptible_IsWaitedFor) {
   ExpectSameBits(disturbed.weights, calm.weights);
 }
 
-// The operator moves the job off its device for as long as it takes to be told twice, by a clock on
-// which nothing else takes time.
+// The operator evicts the job from its device until its wait was reported twice. Each report takes
+// 1000 s on this clock, and nothing else takes time.
 TEST_F(EngineYieldTest, WaitForTheDevice_IsNoStall) {
   run_.arena_bytes = 1 << 20;
   absl::Time clock = absl::UnixEpoch();
@@ -222,12 +222,12 @@ TEST_F(EngineYieldTest, WaitForTheDevice_IsNoStall) {
   EXPECT_EQ(told, 2);
   const Statistics& statistics = result.statistics[0];
   EXPECT_GE(statistics.queued_seconds, 2000);
-  EXPECT_LT(statistics.queued_seconds, 2500);  // before it was admitted it hardly waited
+  EXPECT_LT(statistics.queued_seconds, 2500);  // before its admission it hardly waited
   EXPECT_EQ(statistics.stall_seconds, 0);
   ExpectSameBits(result.weights, TrainDensely(run_));
 }
 
-// The operator moves the job off its device, and its user gives up.
+// The operator evicts the job from its device, and the user gives up.
 class EngineWaitEndedTest : public EngineYieldTest {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// What ranks exchange in a step, counted.
+// Counts the bytes that ranks exchange in a step.
 #ifndef GEMINID_TESTS_CLIENT_ZERO_ENGINE_STEP_BYTES_FIXTURE_H_
 #define GEMINID_TESTS_CLIENT_ZERO_ENGINE_STEP_BYTES_FIXTURE_H_
 
@@ -17,7 +17,7 @@ class StepBytesTest : public EngineTest {
   static constexpr int kFewSteps = 3;
   static constexpr int kManySteps = 9;
 
-  // Layers of one chunk each.
+  // Uses layers of one chunk each.
   void UseSquareLayers(int layers) {
     run_.model = SyntheticModel{};
     for (int layer = 0; layer < layers; ++layer) {
@@ -27,8 +27,8 @@ class StepBytesTest : public EngineTest {
     }
   }
 
-  // Of rank 0 in one of the steps after the first ones, which are sampled and planned. Whatever is
-  // asked for must be the same in each of these.
+  // Counts of rank 0 in one of the steps after the first ones, which are sampled and planned. A
+  // count must be the same in each of these steps.
   class StepBytes {
    public:
     StepBytes(SyntheticResult few, SyntheticResult many)
@@ -38,11 +38,11 @@ class StepBytesTest : public EngineTest {
     uint64_t within_host() const { return Counted(&Statistics::received_within_host_bytes); }
     uint64_t to_device() const { return Counted(&Statistics::host_to_device_bytes); }
     uint64_t lower_bound() const { return Counted(&Statistics::transfer_bytes_lower_bound); }
-    // Of weights, from the rank `peer` by all-gathers.
+    // The bytes of weights that all-gathers received from rank `peer`.
     uint64_t gathered_of(size_t peer) const {
       return PerStep(GatheredOf(few_, peer), GatheredOf(many_, peer));
     }
-    // At the end of kManySteps.
+    // The statistics at the end of kManySteps.
     const Statistics& after() const { return many_.statistics[0]; }
 
    private:
@@ -69,7 +69,7 @@ class StepBytesTest : public EngineTest {
     return {std::move(few), MustTrain()};
   }
 
-  // All chunks, padding included.
+  // The bytes of all chunks, including padding.
   static uint64_t ModelBytes(const Statistics& statistics) {
     const double elements =
         static_cast<double>(statistics.parameters) / (1 - statistics.waste_ratio);

@@ -1,4 +1,4 @@
-// A thread that takes workspace of an engine while others work with it.
+// A thread that takes workspace of an engine while other threads use it.
 #ifndef GEMINID_TESTS_CLIENT_ZERO_ENGINE_WORKSPACE_BESIDE_H_
 #define GEMINID_TESTS_CLIENT_ZERO_ENGINE_WORKSPACE_BESIDE_H_
 
@@ -16,10 +16,10 @@
 
 namespace geminid::zero {
 
-// Takes blocks, fills them, looks whether anything else is written to them, and gives them back.
+// Takes blocks, fills them, checks that nothing else writes to them, and returns them.
 class WorkspaceBeside {
  public:
-  // Blocks of at most so many bytes. The engine must outlive it.
+  // Takes blocks of at most this size. The engine must outlive this object.
   WorkspaceBeside(Session* session, Engine* engine, uint64_t most_bytes, uint32_t seed)
       : session_(session), engine_(engine), most_bytes_(most_bytes), random_(seed), thread_([this] {
           TakeBlocks();
@@ -31,7 +31,7 @@ class WorkspaceBeside {
     if (thread_.joinable()) thread_.join();
   }
 
-  // DATA_LOSS: something was.
+  // DATA_LOSS: something else wrote to a block.
   absl::Status End() {
     ended_ = true;
     thread_.join();

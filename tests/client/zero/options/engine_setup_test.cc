@@ -1,4 +1,4 @@
-// What an engine refuses before it does anything, each by its name.
+// An engine's refusals before it does anything, each with its name.
 #include "client/zero/options/engine_setup.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class EngineSetupTest : public RoomsTest {
     return EngineSetup(session_.get(), ranks_.get(), given.parameters, given.options).Check();
   }
 
-  // What each would be without its mistake is fine.
+  // Without its mistake each of these would be accepted.
   void ExpectRefused(const std::vector<Refusal>& refusals) {
     for (const auto& [spoil, says] : refusals) {
       Given given = Good();

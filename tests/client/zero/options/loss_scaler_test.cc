@@ -32,7 +32,7 @@ TEST(LossScaler, OfOneOverflow_WaitsForASecond) {
   LossScaler scaler = Scaler();
   Steps(&scaler, "x");
   EXPECT_EQ(scaler.scale(), 8);
-  Steps(&scaler, ".x");  // a good step in between does not make it forget
+  Steps(&scaler, ".x");  // a good step between two overflows does not reset the count
   EXPECT_EQ(scaler.scale(), 4);
 }
 

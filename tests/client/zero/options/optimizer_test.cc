@@ -1,4 +1,4 @@
-// Every optimizer, the loss scale, and the threads of the update, in the engine.
+// All optimizers, the loss scale, and the update's threads in the engine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,8 @@ bool NeedsNorms(const Optimizer& optimizer) {
          std::holds_alternative<CameOptions>(optimizer);
 }
 
-// Relative to the largest weight: gradients in bf16 turn a rounding of a weight into one of theirs.
+// The tolerance is relative to the largest weight, because a weight's rounding becomes one of bf16
+// gradients.
 void ExpectClose(const std::vector<std::vector<float>>& actual,
                  const std::vector<std::vector<float>>& expected, double tolerance) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -123,7 +124,7 @@ TEST_F(OptimizerTest, EveryOptimizer_TakesOnlyTheMemoryOfItsState) {
     return MustTrain().statistics[0];
   };
   const Statistics adamw = state_bytes(AdamWOptions{});
-  const uint64_t elements = adamw.model_state_bytes / 12;  // padding included
+  const uint64_t elements = adamw.model_state_bytes / 12;  // including padding
   const uint64_t tensors = run_.model.parameters.size();
   EXPECT_EQ(state_bytes(LambOptions{}).model_state_bytes, 12 * elements + 16 * tensors);
   EXPECT_EQ(state_bytes(LionOptions{}).model_state_bytes, 8 * elements);
@@ -148,7 +149,7 @@ TEST_F(OptimizerTest, LambLimitsTheNormOfAllGradients_AsClippingThemDoes) {
   const std::vector<std::vector<float>> clipped = MustTrain().weights;
   ExpectClose(limited, clipped, 1e-4);
   EXPECT_NE(limited, unlimited);
-  // What was clipped is within the limit already.
+  // LAMB's own clipping finds gradients that are already within the limit.
   run_.options.optimizer = LambOptions{.max_grad_norm = 0.5};
   ExpectSameBits(MustTrain().weights, clipped);
 }

@@ -26,7 +26,7 @@ class ChunkCollectivesTest : public RoomsTest {
  protected:
   using Call = std::function<absl::Status(int rank, ChunkCollectives&, ChunkCollectives::Chunk)>;
 
-  // `values` are this rank's before, and after.
+  // `values` are this rank's values before and after the call.
   std::vector<absl::Status> OnBothRanks(const Call& call) {
     const auto ranks = collectives::MakeLocalCommunicators(2, absl::Seconds(30));
     std::vector<absl::Status> statuses(2);

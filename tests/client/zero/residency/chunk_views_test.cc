@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kBytes = 64 << 10;
 constexpr std::byte kMark{0x5a};
 
-// Two chunks, at views of their own.
+// Two chunks, each at a view of its own.
 class ChunkViewsTest : public RoomsTest {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ TEST_F(ChunkViewsTest, ShownChunk_IsWhatLiesInTheArena) {
   EXPECT_TRUE(views.Hide(1).ok()) << "it is hidden already";
 }
 
-// What a stream still does at these addresses, when the engine has failed, must do no harm.
+// After the engine has failed, a stream may still access these addresses, and must do no harm.
 TEST_F(ChunkViewsTest, KeptViews_StayAndOnesThatWereNotShownHaveMemory) {
   ChunkViews views(device_, at_, {kBytes, kBytes});
   ASSERT_TRUE(views.Show(0, 0).ok());

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kTimeout = absl::Seconds(30);
 
-// Items of a few pages, each of a size of its own.
+// Items of a few pages with different sizes.
 std::vector<uint64_t> SizesOf(uint32_t items) {
   std::vector<uint64_t> sizes;
   for (uint32_t i = 0; i < items; ++i) sizes.push_back(1000 + 777 * (i % 5));
@@ -61,7 +61,7 @@ class OffloadedActivationsTest : public RoomsTest {
 
   uint32_t items() const { return static_cast<uint32_t>(shape_.item_bytes.size()); }
 
-  // As a trainer does: an item is pushed while the one below it is not yet complete.
+  // Pushes an item while the one below it is not complete yet, as a trainer does.
   void Forward(uint32_t round, uint32_t count) {
     ASSERT_TRUE(stack_->Begin().ok());
     for (uint32_t i = 0; i <= count; ++i) {
@@ -82,7 +82,7 @@ class OffloadedActivationsTest : public RoomsTest {
       const bool same = std::all_of(*place, *place + shape_.item_bytes[i],
                                     [&](std::byte b) { return b == PatternOf(round, i); });
       EXPECT_TRUE(same) << "item " << i << " of round " << round;
-      std::fill_n(*place, shape_.item_bytes[i], std::byte{0});  // its backward pass uses it up
+      std::fill_n(*place, shape_.item_bytes[i], std::byte{0});  // its backward pass overwrites it
       ASSERT_TRUE(stack_->Pop().ok());
     }
   }
@@ -108,7 +108,7 @@ TEST_F(OffloadedActivationsTest, ItemsOfAnyNumber_ComeBackAsTheyWereWritten) {
         Forward(round, count);
         Backward(round, count);
       }
-      // Each item that finds another one in its place crosses the link once each way.
+      // Each item that shares its place with another one crosses the link once each way.
       EXPECT_EQ(session_->Totals().device_to_host_bytes - before.device_to_host_bytes,
                 kRounds * LeavingBytes());
       EXPECT_EQ(session_->Totals().host_to_device_bytes - before.host_to_device_bytes,
@@ -179,7 +179,7 @@ TEST_F(OffloadedActivationsTest, WhatAStreamHasYetToWrite_DoesNotLeaveBefore) {
     std::fill_n(place, shape_.item_bytes[0], PatternOf(0, 0));
   });
   ASSERT_TRUE(stack_->Written(0).ok());
-  // Copies in one direction are carried out in order: had the item left, it would have by now.
+  // Copies in one direction run in order. If the item had left, its copy would have ended by now.
   ASSERT_TRUE(
       session_->Transfer({.source = places_[1], .destination = other->front().id, .bytes = 64})
           .Wait(kTimeout)

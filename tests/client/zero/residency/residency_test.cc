@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Three chunks of 64 KiB in an arena of 256 KiB, before anything moves.
+// Three chunks of 64 KiB in an arena of 256 KiB. Nothing has moved yet.
 class ResidencyTest : public RoomsTest {
  protected:
   void SetUp() override {
@@ -38,7 +38,7 @@ TEST_F(ResidencyTest, ChunksBesideTheStateAndWorkspace_FitToTheLastByte) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("64.0 KiB of state"));
 }
 
-// What operators hold stays, whoever asks.
+// Chunks that operators hold stay, for any request.
 TEST_F(ResidencyTest, WhatIsHeld_CountsBesideWhatIsAskedFor) {
   (void)director_->BeginOperator(/*evaluate=*/true, std::vector<uint32_t>{0});
   const absl::Status status = residency_->CheckFits({1}, 224 << 10);

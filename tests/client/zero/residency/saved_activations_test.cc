@@ -22,7 +22,7 @@ constexpr absl::Duration kTimeout = absl::Seconds(30);
 constexpr uint64_t kPlaceBytes = 8192;
 constexpr uint32_t kPlaces = 3;
 
-// An item as the trainer has it, and its number in the store.
+// The trainer's item, and its number in the store.
 struct Tensor {
   std::vector<std::byte> bytes;
   uint64_t item = 0;
@@ -63,7 +63,7 @@ class SavedActivationsTest : public RoomsTest {
     ASSERT_TRUE(item.ok()) << item.status();
     tensor->item = *item;
   }
-  // Items of a piece, of several, and of some bytes more or less.
+  // Items of one piece, of several pieces, and of some bytes more or less.
   std::vector<Tensor> SaveMany(uint32_t count) {
     std::vector<Tensor> tensors;
     for (uint32_t i = 0; i < count; ++i) {
@@ -122,7 +122,7 @@ TEST_F(SavedActivationsTest, DroppedItemsOfManyRounds_TakeNoMoreHostMemoryThanOn
   uint64_t after_one = 0;
   for (int round = 0; round < 20; ++round) {
     const std::vector<Tensor> tensors = SaveMany(30);
-    // Some are never loaded, some dropped while they are copied.
+    // Some items are never loaded, and some are dropped during their copy.
     for (const Tensor& tensor : tensors) {
       if (tensor.item % 4 == 0) {
         EXPECT_TRUE(ComesBack(tensor));
@@ -130,7 +130,7 @@ TEST_F(SavedActivationsTest, DroppedItemsOfManyRounds_TakeNoMoreHostMemoryThanOn
       EXPECT_TRUE(store_->Drop(tensor.item).ok());
     }
     EXPECT_EQ(store_->items(), 0u);
-    // Nothing is on its way then, so all that was dropped is free.
+    // No copy is in progress then, so all dropped items are free.
     EXPECT_TRUE(SavedActivations::Pause(store_.get()).status().ok());
     if (round == 0) after_one = store_->host_bytes();
   }
@@ -160,10 +160,10 @@ TEST_F(SavedActivationsTest, OnAStream_SaveReadsWhatWasQueuedBefore_AndNotWhatCo
   const auto item = store_->Save(tensor.bytes.data(), kPlaceBytes, handle);
   ASSERT_TRUE(item.ok()) << item.status();
   (*stream)->Enqueue([&tensor] { std::ranges::fill(tensor.bytes, std::byte{0}); });
-  // Copies in one direction are carried out in order: had the item left, it would have by now.
+  // Copies in one direction run in order. If the item had left, its copy would have ended by now.
   EXPECT_TRUE(ComesBack(SaveMany(1).front()));
   gate.set_value();
-  SaveMany(6);  // takes its place, so that it comes from host memory
+  SaveMany(6);  // takes its place, so that its bytes are in host memory
   std::vector<std::byte> back(kPlaceBytes);
   ASSERT_TRUE(store_->Load(*item, back.data(), kPlaceBytes, handle).ok());
   (*stream)->Synchronize();

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// One chunk, which lies on the device.
+// One chunk on the device.
 class StaysTest : public RoomsTest {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ TEST_F(StaysTest, ChunkThatIsHeldBeforeItComes_IsLeasedWhenItHasCome) {
   EXPECT_FALSE(stays_->HasArrived(0));
   ASSERT_TRUE(stays_->Arrive(0, &requests_).ok());
   EXPECT_TRUE(stays_->HasArrived(0));
-  EXPECT_EQ(requests_.size(), 1u);  // COMPUTE
+  EXPECT_EQ(requests_.size(), 1u);  // to change its state to COMPUTE
   stays_->Release(0, ChunkState::kHold, &requests_);
   EXPECT_EQ(requests_.size(), 2u);
   EXPECT_TRUE(stays_->Leave(0));

@@ -65,7 +65,7 @@ TEST_F(ArenaWorkspaceTest, Peak_StaysWhenLaterBlocksAreFewer) {
   *first = Workspace::Block();
   auto second = workspace_.Allocate(64);
   EXPECT_EQ(workspace_.TakePeakExtent(), 256u);
-  EXPECT_EQ(workspace_.TakePeakExtent(), 64u);  // what is still there
+  EXPECT_EQ(workspace_.TakePeakExtent(), 64u);  // the blocks that are still in use
 }
 
 TEST_F(ArenaWorkspaceTest, HoleThatFits_IsUsedBeforeGrowing) {
@@ -137,7 +137,7 @@ TEST_F(ArenaWorkspaceTest, BlockAssignedTo_GivesBackWhatItHad) {
   EXPECT_FALSE(second);
 }
 
-// The owner of the arena puts a chunk below what is in use and expects to find it as it was, while
+// The arena's owner puts a chunk below the blocks in use and expects it unchanged. Meanwhile
 // another thread fills blocks.
 TEST(ArenaWorkspaceOfTwoThreads, ChunkBelowWhatIsInUse_IsNeverWrittenOver) {
   constexpr uint64_t kArenaBytes = 16 << 10;

@@ -17,7 +17,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class DiskChoiceTest : public ::testing::Test {
  protected:
-  // Chunks of a tensor each.
+  // Each chunk has one tensor.
   explicit DiskChoiceTest(size_t chunks = 6) { LayOut(std::vector<TensorShape>(chunks, kTensor)); }
 
   void LayOut(const std::vector<TensorShape>& tensors) {
@@ -42,7 +42,7 @@ TEST_F(DiskChoiceTest, WhereAllStateFits_NothingIsOnDisk) {
   EXPECT_EQ(Chosen(2 * HostBytes(0)), 0u);
 }
 
-// Buffers and activations need room, whether or not any state is on disk.
+// Buffers and activations need room, no matter whether state is on disk.
 TEST_F(DiskChoiceTest, WhereAllStateFits_ItLeavesAsMuchRoomAsWhereSomeIsOnDisk) {
   const uint64_t least = (HostBytes(0) * kRoomLeft + kRoomLeft - 2) / (kRoomLeft - 1);
   EXPECT_EQ(Chosen(least), 0u);
@@ -77,7 +77,7 @@ TEST_F(DiskChoiceTest, LastChunks_AreThoseOfTheLayoutsEndThatAreTrained) {
   EXPECT_THAT(LastChunks(layout_, options_, 9), ElementsAre(true, true, false, true));
 }
 
-// An optimizer without arrays has nothing beside fp32 weights.
+// If the optimizer has no arrays, fp32 weights have no other state.
 TEST_F(DiskChoiceTest, ChunksWithoutState_StayWhereTheyAre) {
   std::vector<TensorShape> tensors(2, kTensor);
   tensors[1].type = DataType::kFloat32;
@@ -101,7 +101,7 @@ TEST_F(DiskChoiceTest, WhyOnDisk_HasTheNumbers) {
   EXPECT_THAT(none, AllOf(HasSubstr("none on disk"), HasSubstr("room for 20.0 MiB")));
 }
 
-// Its own numbers would not explain what it has on disk.
+// The rank's own numbers would not explain the choice.
 TEST_F(DiskChoiceTest, WhyOnDisk_OfARankThatNeedsLess_NamesTheOneThatNeedsMost) {
   const uint64_t plenty = 2 * HostBytes(0);
   const DiskChoice own = ChooseOnDisk(layout_, options_, plenty);

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kElements = 5000;
 constexpr DiskShape kShape = {.elements = kElements, .arrays = 2};
-// Two granules of a bf16 weight, one that is frozen, and the spare.
+// Two granules of a bf16 weight, a frozen granule, and the spare.
 const std::vector<DiskShape> kExtents = {kShape, DiskShape{}, kShape, kShape};
 
 class DiskStateTest : public ::testing::Test {
@@ -186,7 +186,7 @@ TEST_F(DiskStateTest, ExtentOfAnotherVersion_IsDataLoss) {
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
 }
 
-// Its zeros are those of a file that was cut and grew again.
+// The zeros are those of a file that was truncated and extended again.
 TEST_F(DiskStateTest, ExtentThatThisProcessWrote_IsNotTakenForABlankOne) {
   const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
   ASSERT_TRUE(Set(disk.get(), Granule(0), 3).ok());
@@ -199,7 +199,7 @@ TEST_F(DiskStateTest, ExtentThatThisProcessWrote_IsNotTakenForABlankOne) {
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
 }
 
-// A predecessor wrote it, and the disk lost that.
+// A previous process wrote the extent, and the disk lost it.
 TEST_F(DiskStateTest, ExtentThatAPredecessorWrote_IsNotTakenForABlankOne) {
   {
     const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);

@@ -10,7 +10,7 @@ using testing::ElementsAre;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// Three chunks of 100 gathered bytes; the last one is frozen.
+// Three chunks of 100 gathered bytes. The last one is frozen.
 StatePlacementProblem Problem() {
   StatePlacementProblem problem;
   problem.trace.arena_bytes = 1000;
@@ -46,7 +46,8 @@ TEST(StateBytes, CountsTheSpareOnceAndOnlyForTrainedChunks) {
 }
 
 TEST(MarginBytes, IsWhatTheFullestMomentLeaves) {
-  // Moments take 210, 400, 300, and 250 with the gradient of the moment before on its way out.
+  // The moments take 210, 400, 300 and 250 bytes. The 250 include the gradient of the moment
+  // before, which is leaving.
   EXPECT_EQ(MarginBytes(Problem().trace, 1), 600u);
   StatePlacementProblem late = Problem();
   late.trace.moments[3].workspace_bytes = 250;

@@ -1,4 +1,4 @@
-// A store whose state is on disk: what it gives back, and what is said of damage.
+// A store with state on disk: the space that it returns, and the errors after damage.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -39,7 +39,7 @@ class StateStoreDiskTest : public ::testing::Test {
   }
 
   std::string Path() const { return folder_ / disk::NameOfFiles("rank"); }
-  // Descriptors of this process for the file, removed or not.
+  // The number of this process's descriptors for the file, even if it was removed.
   int OpenFiles() const {
     int open = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -80,7 +80,7 @@ TEST_F(StateStoreDiskTest, StateThatCannotBeRead_IsNotLeftToASuccessor) {
   EXPECT_FALSE(IsResumable());
 }
 
-// What is decided by HostBytesOf must hold: the daemon charges neither more nor less.
+// HostBytesOf must be exact: the daemon charges neither more nor less.
 TEST_F(StateStoreDiskTest, HostMemoryOfEveryMixture_IsWhatWasReckoned) {
   ASSERT_TRUE(store_->Free().ok());
   for (const std::vector<bool>& on_disk :

@@ -94,7 +94,7 @@ TEST_F(StateStoreTest, StateInBFloat16_TakesHalfTheBytesInEveryExtent) {
   }
 }
 
-// A granule's next version never goes where there is no room for it.
+// A granule's next version never goes to an extent without room for it.
 TEST_F(StateStoreTest, GranulesOfTwoTypes_FlipAmongExtentsOfTheirOwn) {
   const std::vector<TensorShape> shapes = {{16384, true, DataType::kBFloat16},
                                            {16384, true, DataType::kFloat32},
@@ -124,7 +124,7 @@ TEST_F(StateStoreTest, GranulesOfTwoTypes_FlipAmongExtentsOfTheirOwn) {
 
 TEST_F(StateStoreTest, ChunkMovedToTheDevice_KeepsItsBytesAndFlipsAmongDeviceExtents) {
   const std::unique_ptr<StateStore> store = Make({});
-  store->Flip(1, 1);  // so that extents are not in the order of granules
+  store->Flip(1, 1);  // so that the extents are not in the order of granules
   std::fill_n(store->Current(1).arrays[1], 4 * layout_.chunks[1].granule_elements, std::byte{7});
   std::fill_n(store->Gradient(1), 2 * layout_.chunks[1].granule_elements, std::byte{9});
   const uint64_t expected = store->device_bytes_of(1) + store->device_spare_bytes();
@@ -170,13 +170,13 @@ TEST_F(StateStoreTest, PlaceForScales_IsThereWhileStateLivesOnTheDeviceAndComesB
   }
 }
 
-// The home is the older copy from then on, and must not be taken for the newer one.
+// From then on the home has the older copy, which must not count as the newer one.
 TEST_F(StateStoreTest, ChunkMovedToTheDevice_CannotBeDroppedForItsHome) {
   std::unique_ptr<StateStore> store = Make({});
   const std::vector<uint32_t> moved = {1};
   ASSERT_TRUE(store->MoveToDevice(moved).ok());
   const ChunkId weight = store->WeightChunk(1);
-  store.reset();  // and with it the leases
+  store.reset();  // and its leases
   const absl::Status status = session_->Drop(weight).Wait();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_EQ(status.message().find("leased"), absl::string_view::npos) << status;

@@ -44,7 +44,7 @@ TEST_F(StepNotesTest, Note_IsReadAgainByItsEpoch) {
   EXPECT_FALSE(note.rates[1].skip);
 }
 
-// Until the record of the next step is written, this one may be needed.
+// This note may be needed until the next step's record is written.
 TEST_F(StepNotesTest, NextNote_LeavesTheOneBefore) {
   notes_.Write(8, Note(20));
   notes_.Write(9, Note(21));

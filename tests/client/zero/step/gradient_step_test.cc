@@ -9,7 +9,7 @@
 namespace geminid::zero {
 namespace {
 
-// Without the other parts: what is decided of the numbers alone.
+// Tests the decisions that depend only on the numbers, without the other parts.
 class GradientStepTest : public ::testing::Test {
  protected:
   GradientStep& Make(const Options& options, const RunPosition& run = {}) {

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Of three chunks, the second of which is frozen; before anything moves.
+// Three chunks, of which the second is frozen. Nothing has moved yet.
 class StepPlansTest : public RoomsTest {
  protected:
   void SetUp() override {
@@ -58,7 +58,7 @@ TEST_F(StepPlansTest, BeforeTheFirstPlan_TrainedChunksAreUpdatedInTheirOrder) {
   EXPECT_THAT(plans_->update_order(), ElementsAre(0, 2));
 }
 
-// The sample is taken with as much workspace as there is: only a plan can be outgrown.
+// The sample is taken with all the workspace there is. Only a plan can be outgrown.
 TEST_F(StepPlansTest, WorkspaceThatGrowsWhileNoPlanIsFollowed_OutgrowsNone) {
   plans_->BeginMicroBatch(/*first_of_step=*/true);
   plans_->NoteWorkspace(128 << 10);

@@ -18,7 +18,7 @@
 namespace geminid::zero {
 namespace {
 
-constexpr uint64_t kElements = 16384;  // of each chunk, which is one granule
+constexpr uint64_t kElements = 16384;  // of each chunk, which has one granule
 constexpr uint32_t kChunks = 4;
 
 // One rank's store and updater, without an engine.
@@ -37,7 +37,7 @@ class StreamedUpdatesTest : public ::testing::Test {
     session_ = *Session::Connect(connect);
   }
 
-  // `streamed`: by granule. `order_` gets what before_update is called with.
+  // `streamed` is by granule. `order_` gets the arguments of before_update.
   void Make(std::vector<bool> streamed, const std::vector<uint32_t>& moved) {
     layout_ = *MakeLayout(std::vector<TensorShape>(kChunks, {kElements, true}),
                           {.chunk_elements = kElements});
@@ -121,8 +121,8 @@ class StreamedUpdatesTest : public ::testing::Test {
   std::unique_ptr<StateStore> store_;
   std::optional<GranuleOptimizer> optimizer_;
   std::vector<uint32_t> order_;
-  std::array<ChunkId, kChunks> before_ = {};  // where weights are before the step
-  StreamedUpdates* streamed_ = nullptr;       // the updater's
+  std::array<ChunkId, kChunks> before_ = {};  // the places of weights before the step
+  StreamedUpdates* streamed_ = nullptr;       // owned by the updater
   std::unique_ptr<Updater> updater_;
 };
 
@@ -157,7 +157,7 @@ TEST_F(StreamedUpdatesTest, Places_AreInTheLedgerUntilTheyAreFreed) {
   EXPECT_EQ(session_->GetMemoryUse()->device_bytes_by_kind[kGeneric], 0u);
 }
 
-// A snapshot must have a granule before its next version is made.
+// A snapshot must read a granule before its next version is made.
 TEST_F(StreamedUpdatesTest, EachGranule_IsAnnouncedOnceBeforeItsStateComes) {
   StateAfterTwoSteps(4 << 20, {true, false, true, true}, {});
   std::vector<uint32_t> first(order_.begin(), order_.begin() + kChunks);

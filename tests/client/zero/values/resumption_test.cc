@@ -1,4 +1,5 @@
-// What ranks go on from by their newest commit records, which no killed process leaves as here.
+// The step from which ranks resume, by their newest commit records. No killed process leaves these
+// records.
 #include "client/zero/values/resumption.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +45,7 @@ class ResumptionTest : public ::testing::Test {
     return *std::move(store);
   }
 
-  // A process that dies when it has committed this step, which changed nothing; 0: none.
+  // A process that dies after it committed this step, which changed nothing. 0: there is none.
   void Leave(int rank, uint64_t step) {
     const auto session = Connect(rank);
     const auto ranks = collectives::MakeLocalCommunicators(kRanks);
@@ -75,7 +76,7 @@ class ResumptionTest : public ::testing::Test {
     return Resumption(setup, store.get(), &optimizer, links->get()).Resume(run);
   }
 
-  // Of both ranks, whose processes before had committed these steps.
+  // The outcomes of both ranks, whose previous processes had committed these steps.
   std::vector<Outcome> AfterSteps(uint64_t of_first, uint64_t of_second) {
     Leave(0, of_first);
     Leave(1, of_second);
@@ -108,7 +109,8 @@ TEST_F(ResumptionTest, RanksOneStepApart_GoOnFromTheLaterOne) {
   }
 }
 
-// No step can be that far ahead: all ranks must have the gradients of a step before any commits it.
+// No rank can be so far ahead, because all ranks must have a step's gradients before any commits
+// it.
 TEST_F(ResumptionTest, RanksTwoStepsApart_BeginAnew) {
   for (const Outcome& outcome : AfterSteps(5, 7)) EXPECT_FALSE(outcome->has_value());
   EXPECT_EQ(runs_[0].step, 0u);

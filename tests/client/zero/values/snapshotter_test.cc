@@ -1,4 +1,4 @@
-// A snapshot is of one step, whatever the steps after it do meanwhile.
+// A snapshot is of one step, no matter what later steps do meanwhile.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,10 +16,10 @@
 namespace geminid::zero {
 namespace {
 
-// How long the first granule is kept in hand when training waits for it, as it must.
+// The time for which the sink holds the first granule while training must wait.
 constexpr auto kPatience = std::chrono::milliseconds(300);
 
-// Collects values; keeps the first part it is handed until Release or until it loses patience.
+// Collects values. Holds the first granule until Release, or until its patience ends.
 class SlowSink final : public SnapshotSink {
  public:
   absl::Status Write(ParameterId id, StateKind kind, uint64_t offset,
@@ -64,7 +64,7 @@ class SnapshotTest : public EngineTest {
     EngineTest::SetUp();
     run_.steps = 6;
     run_.arena_bytes = kTightArena;
-    // The second operator after it began means that weights of the step before were updated.
+    // The second operator after the snapshot began means that weights were updated meanwhile.
     run_.operator_time = [this](int, int step) {
       if (step == 4) sink_->Release();
       return absl::ZeroDuration();
@@ -149,7 +149,7 @@ TEST_F(SnapshotTest, SinkThatFails_EndsTheSnapshotAndNotTheRun) {
   ExpectSameBits(result.weights, TrainDensely(run_));
 }
 
-// Keeps everybody waiting until it is told not to.
+// Makes all callers wait until it is released.
 class StuckSink final : public SnapshotSink {
  public:
   absl::Status Write(ParameterId, StateKind, uint64_t, std::span<const float>) override {

@@ -28,7 +28,7 @@ class StateIoTest : public RoomsTest {
     io_.emplace(*setup_, store_.get(), links_.get());
   }
 
-  // Of the first elements.
+  // Reads the first elements.
   std::vector<float> Read(ParameterId id, uint64_t elements) {
     std::vector<float> values(elements);
     const auto pieces = io_->PiecesOf(id, 0, elements);

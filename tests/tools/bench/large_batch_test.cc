@@ -1,4 +1,4 @@
-// The experiment of tools/bench/large_batch, smaller: batches of 64 and 1024.
+// A smaller version of the experiment of tools/bench/large_batch: batches of 64 and 1024.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ double LastLoss(MakeRun make, size_t batch) {
   return Train(Problem(), make(batch, kSmall, kEpochs)).last_loss;
 }
 
-// The small batch's rate at the large batch: what the scaling rules are for.
+// The last loss of the large batch at the small batch's rate. The scaling rules must do better.
 double LastLossWithoutScaling(MakeRun make) {
   LargeBatchRun run = make(kSmall, kSmall, kEpochs);
   run.batch = kLarge;
@@ -59,7 +59,8 @@ TEST(LargeBatch, AbsurdRate_Diverges) {
   EXPECT_TRUE(result.curve.empty() || !(result.last_loss < result.first_loss));
 }
 
-// Whatever the range: each a multiple of 1, 2 or 5 times a power of ten, and neither few nor many.
+// For any range, each tick is a multiple of 1, 2 or 5 times a power of ten, and their number is
+// moderate.
 TEST(NiceTicks, AnyRange_AreNumbersThatAPersonWouldChoose) {
   const auto texts = [](double least, double most) {
     std::string text;

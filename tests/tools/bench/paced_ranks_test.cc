@@ -21,8 +21,8 @@ LinkTime At(int64_t ms) { return LinkTime(milliseconds(ms)); }
 TEST(Link, MessagesAtOnce_GoOneAfterTheOther) {
   Link link(kSpeed);
   EXPECT_EQ(link.Carry(At(10), 4), At(19));
-  EXPECT_EQ(link.Carry(At(10), 4), At(27));  // the latency is of both at the same time
-  EXPECT_EQ(link.Carry(At(26), 1), At(29));  // just when the link is free
+  EXPECT_EQ(link.Carry(At(10), 4), At(27));  // the latencies of both overlap
+  EXPECT_EQ(link.Carry(At(26), 1), At(29));  // exactly when the link becomes free
   EXPECT_EQ(link.Carry(At(50), 0), At(51));
 }
 
@@ -51,7 +51,7 @@ TEST(PacedRanks, Receive_WaitsForTheLinkAndHasTheMessage) {
   EXPECT_EQ(waits, (std::vector<LinkTime>{At(109), At(117)}));
 }
 
-// The ranks of a pipeline agree that all of them have their memory before any of them sends.
+// The ranks of a pipeline agree that each has its memory before any of them sends.
 TEST(PacedRanks, Pipeline_IsMadeAndMeetsAtBarriers) {
   auto ranks = MakeLocalCommunicators(2);
   const auto make = [](Communicator& rank) {

@@ -1,4 +1,4 @@
-// geminictl within the test's process, beside a real daemon and a client that holds chunks.
+// Runs geminictl in the test's process, with a real daemon and a client that holds chunks.
 #ifndef GEMINID_TESTS_TOOLS_GEMINICTL_IN_PROCESS_H_
 #define GEMINID_TESTS_TOOLS_GEMINICTL_IN_PROCESS_H_
 
@@ -59,7 +59,7 @@ class Geminictl : public ::testing::Test {
   geminid::testing::DaemonEnv env_;
 };
 
-// A plan for one chunk, as an engine asks for it.
+// Asks for a plan for one chunk, as an engine does.
 inline void MakePlanFor(Session* session, ChunkId chunk) {
   Trace trace;
   trace.arena_bytes = 4 * kMiB;

@@ -1,4 +1,4 @@
-// geminictl within the test's process: what it said and how it ended.
+// Runs geminictl in the test's process, and returns its output and exit code.
 #ifndef GEMINID_TESTS_TOOLS_GEMINICTL_OUTCOME_H_
 #define GEMINID_TESTS_TOOLS_GEMINICTL_OUTCOME_H_
 
@@ -46,7 +46,7 @@ inline base::JsonValue Parse(const Outcome& outcome) {
   return value;
 }
 
-// "geminictl plan", which needs no daemon.
+// Runs "geminictl plan", which needs no daemon.
 inline Outcome RunPlan(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "plan");
   return RunWith(arguments);

@@ -17,7 +17,7 @@
 namespace geminid::gpu_verify {
 namespace {
 
-constexpr int kMost = 4096;  // processes and allocations of one test
+constexpr int kMost = 4096;  // processes and allocations in one test
 
 struct Process {
   std::atomic<int> pid;
@@ -32,7 +32,7 @@ struct Shared {
   Faults faults;
   std::atomic<int> processes;
   std::atomic<int> memories;
-  std::atomic<int> epoch;  // how often the device was shut down
+  std::atomic<int> epoch;  // the number of times that the device was shut down
   Process process[kMost];
   Memory memory[kMost];
 };
@@ -40,7 +40,7 @@ struct Shared {
 Shared* shared = nullptr;
 int own_index = -1;
 
-// Neither gone nor a zombie.
+// Whether the process runs and is not a zombie.
 bool Lives(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -53,7 +53,7 @@ std::string Prefix() {
   return "/memfd:fake-gpu-" + std::to_string(reinterpret_cast<uintptr_t>(shared)) + "-";
 }
 
-// The number of the memory that a link of /proc/PID/fd names, or -1.
+// The number of the memory to which a link in /proc/PID/fd points, or -1.
 int NumberOf(const std::string& link_path) {
   char target[256];
   const ssize_t length = readlink(link_path.c_str(), target, sizeof(target) - 1);
@@ -130,7 +130,7 @@ bool FakeDevice::IsAlive(int fd) {
 }
 
 void FakeDevice::CopyBeyondDeath(void* to, const void* from, uint64_t bytes) {
-  constexpr int kRounds = 2000;  // of a millisecond: beyond the end of its process, if that is slow
+  constexpr int kRounds = 2000;  // of a millisecond: longer than a slow end of its process
   static bool started = false;
   if (std::exchange(started, true) || fork() != 0) return;
   for (int i = 0; i < kRounds; ++i) {

@@ -26,7 +26,7 @@ struct Range {
   bool writable = false;
   int fd = -1;  // of plain device memory
 };
-// Operations in order; one that returns false has to wait.
+// Operations in order. One that returns false must wait.
 struct FakeStream {
   std::deque<std::function<bool()>> operations;
   std::function<void()> held_back;  // the copy that a fault delays
@@ -59,7 +59,7 @@ void LetGo(FakeStream* stream) {
   if (stream->held_back) std::exchange(stream->held_back, nullptr)();
 }
 
-// Runs what can run; true if nothing is left.
+// Runs all operations that can run. True if none is left.
 bool Pump(FakeStream* stream) {
   while (!stream->operations.empty() && stream->operations.front()())
     stream->operations.pop_front();
@@ -74,7 +74,7 @@ CUresult Enqueue(CUstream stream, std::function<bool()> operation) {
   return CUDA_SUCCESS;
 }
 
-// From here on the functions of the table, by its names for them.
+// From here on: the functions of the table, with the table's names.
 CUresult init(unsigned) { return FakeDevice::Enter() ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE; }
 CUresult driver_get_version(int* version) {
   *version = 12040;
@@ -145,7 +145,7 @@ CUresult mem_free_host(void* data) {
   return CUDA_SUCCESS;
 }
 CUresult mem_host_register(void*, size_t, unsigned) {
-  TakeTime(100);  // far more than a busy machine lets one call wait
+  TakeTime(100);  // far longer than a busy machine delays one call
   return CUDA_SUCCESS;
 }
 CUresult mem_host_unregister(void*) { return CUDA_SUCCESS; }
@@ -167,7 +167,7 @@ CUresult memcpy_dtoh_async(void* to, CUdeviceptr from, size_t bytes, CUstream st
   }
   const std::lock_guard lock(mutex);
   LetGo(Get(stream));
-  // Its source may change before it is let go, as that of a copy engine that runs behind.
+  // The source may change before the copy is released, as with a copy engine that lags behind.
   std::string data(Pointer(from), bytes);
   Get(stream)->held_back = [to, data = std::move(data)] {
     std::memcpy(to, data.data(), data.size());
@@ -296,7 +296,7 @@ CUresult mem_import(CUmemGenericAllocationHandle* handle, void* number, CUmemAll
   const bool alive = FakeDevice::IsAlive(fd);
   if (!alive && !FakeDevice::faults().memory_dies_with_exporter) return CUDA_ERROR_INVALID_VALUE;
   *handle = next_handle++;
-  // Memory that died is imported as if it were there, with other contents.
+  // An import of dead memory succeeds, but with other contents.
   handles[*handle] = alive ? fcntl(fd, F_DUPFD_CLOEXEC, 0)
                            : FakeDevice::Allocate(static_cast<uint64_t>(lseek(fd, 0, SEEK_END)));
   return CUDA_SUCCESS;
@@ -382,7 +382,7 @@ CUresult get_error_name(CUresult result, const char** name) {
   return CUDA_SUCCESS;
 }
 
-// What the probes call; the rest of the table stays empty.
+// The functions that the probes call. The rest of the table stays empty.
 #define GEMINID_FAKED(X)                                                                          \
   X(init)                                                                                         \
   X(driver_get_version) X(get_error_name) X(device_get) X(device_get_name) X(device_total_mem)    \

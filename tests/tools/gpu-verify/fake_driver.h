@@ -1,6 +1,6 @@
-// A CUDA driver without a GPU, in the form of the driver's table: device memory is memfds, streams
-// run on the caller's thread, and processes forked from a test share it. Its faults are the ways in
-// which a real driver might break what the probes ask for.
+// A CUDA driver without a GPU, as the driver's table. Device memory is memfds, streams run on the
+// caller's thread, and processes that a test forks share the driver. Its faults are the ways in
+// which a real driver might break the probes' expectations.
 #ifndef GEMINID_TESTS_TOOLS_GPU_VERIFY_FAKE_DRIVER_H_
 #define GEMINID_TESTS_TOOLS_GPU_VERIFY_FAKE_DRIVER_H_
 
@@ -25,11 +25,11 @@ struct Faults {
   bool waits_pass = false;
   bool context_is_huge = false;
   bool init_takes_memory = false;
-  bool slow_calls = false;  // copies, words, registering and creating take their time
+  bool slow_calls = false;  // copies, words, registrations and creations are slow
 };
 
-// The table; valid until the next call. Processes forked later use it with these faults. Each call
-// begins with a device that nobody uses.
+// The table, which is valid until the next call. Processes that are forked later use it with these
+// faults. Each call begins with an unused device.
 gpu::DriverApi FakeDriver(const Faults& faults = {});
 
 inline constexpr uint64_t kFakeDeviceBytes = 8ULL << 30;

@@ -1,4 +1,4 @@
-// What measured rates mean, on rates made up for it.
+// The judgement of measured rates, with invented rates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Kernels at 1000 per second, and copies at 100, each times what they keep.
+// Kernels run at 1000 per second and copies at 100, each times the retained share.
 OverlapCase Kept(double own_kernels, double own_copies) {
   return {1000, {1000 * own_kernels, 100 * own_copies}, {400, 40}};
 }

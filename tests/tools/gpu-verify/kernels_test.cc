@@ -12,7 +12,7 @@
 namespace geminid::gpu_verify {
 namespace {
 
-// The assembler beside the toolkit's compiler, or nothing.
+// The path of the CUDA toolkit's assembler, or nothing.
 std::string Assembler() {
   for (const char* path : {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"}) {
     if (access(path, X_OK) == 0) return path;

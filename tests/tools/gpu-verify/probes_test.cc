@@ -1,4 +1,4 @@
-// Every probe against a driver that keeps its promises, and against drivers that each break one.
+// Every probe with a correct driver, and with drivers that each break one expectation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ Effort TinyEffort() {
   effort.kills = 4;
   effort.dma_kills = 8;
   effort.dma_bytes = kMib;
-  effort.dma_queue = 100'000;  // more than is copied before the kill
+  effort.dma_queue = 100'000;  // more than are copied before the kill
   effort.lanes = 2;
   effort.words = 2000;
   effort.calls = 50;
@@ -170,11 +170,11 @@ TEST(RegistrationPieces, BothWays_AreMeasured) {
   EXPECT_GT(Numbers(outcome).at("pieces_seconds_per_gib"), 0);
 }
 
-// What the host has free depends on everything else on the machine, so the verdict is not checked.
+// The host's free memory depends on everything else on the machine, so the verdict is not checked.
 TEST(RegisteredDeath, EndAndDeviceMemory_AreSeen) {
   Effort effort = TinyEffort();
   std::map<std::string, double> numbers = Numbers(RunTiny(ProbeRegisteredDeath, {}, effort));
-  // Where the machine is busy they take longer, and host memory may never seem to be back.
+  // On a busy machine this takes longer, and host memory may never seem to return.
   while (numbers.at("device_back_seconds") < 0 && effort.return_seconds < 60) {
     effort.return_seconds *= 4;
     numbers = Numbers(RunTiny(ProbeRegisteredDeath, {}, effort));
@@ -187,7 +187,7 @@ TEST(RegisteredDeath, EndAndDeviceMemory_AreSeen) {
 TEST(Overlap, KernelsAndCopies_AreCounted) {
   Effort effort = TinyEffort();
   Outcome outcome = RunTiny(ProbeOverlap, {}, effort);
-  // Where the machine is busy nothing may run within a short window.
+  // On a busy machine nothing may run within a short window.
   while (Numbers(outcome).at("copies_alone_bytes_per_second") == 0 && effort.window_seconds < 10) {
     effort.window_seconds *= 2;
     outcome = RunTiny(ProbeOverlap, {}, effort);
@@ -297,7 +297,7 @@ TEST(Link, Rates_AreMeasured) {
   EXPECT_GT(Numbers(outcome).at("both_bytes_per_second"), 0);
 }
 
-// What the rates are depends on what else the processor does.
+// The rates depend on the processor's other work.
 TEST(Link, Verdict_IsThatOfItsRates) {
   const Outcome outcome = RunTiny(ProbeLink);
   const std::map<std::string, double> numbers = Numbers(outcome);

@@ -32,7 +32,7 @@ Outcome Hanging(const Context&) {
   while (true) pause();
 }
 
-// With the seconds that it may repeat, rounded down to tens.
+// Returns the seconds for which the probe may repeat, rounded down to tens.
 Outcome SaysItsTime(const Context& context) {
   return Pass(std::to_string(static_cast<int>(context.soft_deadline - Now()) / 10 * 10) + " s");
 }
@@ -87,7 +87,7 @@ TEST_F(RunProbesTest, OneHangs_TheRunEndsAtItsLimit) {
   options_.limit_seconds = 2;
   EXPECT_EQ(RunThese({{"A", "first", 1, 1, Hanging}, {"B", "second", 1, 1, Good}}),
             base::kExitUnhealthy);
-  // Of what is left when it starts.
+  // The probe's limit is the time that is left when it starts.
   EXPECT_THAT(out_.str(), ContainsRegex("A first: fail \\(no answer within [0-2]\\.[0-9] s\\)"));
   EXPECT_THAT(out_.str(), HasSubstr("B second: fail (not run: the time limit was reached)"));
 }
@@ -95,7 +95,7 @@ TEST_F(RunProbesTest, OneHangs_TheRunEndsAtItsLimit) {
 TEST_F(RunProbesTest, TimeTooShortForAll_IsSharedAmongThoseThatAreLeft) {
   const std::vector<Probe> probes = {{"A", "first", 100, 1, SaysItsTime},
                                      {"B", "second", 300, 1, SaysItsTime}};
-  options_.limit_seconds = 225;  // of which 5 are kept back
+  options_.limit_seconds = 225;  // 5 of these are a reserve
   EXPECT_EQ(RunThese(probes), 0);
   EXPECT_EQ(out_.str(), "A first: 50 s, pass\nB second: 210 s, pass\n");
   out_.str("");

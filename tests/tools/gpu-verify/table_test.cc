@@ -1,4 +1,4 @@
-// docs/gpu-verification.md and the program know the same questions.
+// docs/gpu-verification.md and the program have the same questions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace geminid::gpu_verify {
 namespace {
 
-// The cells of a row of a table, without the blanks around them; empty if the line is none.
+// The cells of a table's row without surrounding blanks; empty if the line is not a row.
 std::vector<std::string> Cells(const std::string& line) {
   std::vector<std::string> cells;
   for (size_t begin = line.find('|'), end; (end = line.find('|', begin + 1)) != std::string::npos;
@@ -32,7 +32,7 @@ struct Row {
   std::string otherwise;
 };
 
-// The rows by their ids.
+// The table's rows by their ids.
 std::map<std::string, Row> Table() {
   std::ifstream file(GEMINID_SOURCE_DIR "/docs/gpu-verification.md");
   EXPECT_TRUE(file.is_open());
@@ -89,7 +89,7 @@ TEST(Catalogue, Ids_AreUniqueAndTimesFitTheLimits) {
     quick_seconds += probe.quick_seconds;
   }
   EXPECT_LT(seconds, 8 * 60);
-  EXPECT_LT(quick_seconds, 2.5 * 60);  // most end before their time is over
+  EXPECT_LT(quick_seconds, 2.5 * 60);  // most probes end before their time limit
 }
 
 }  // namespace

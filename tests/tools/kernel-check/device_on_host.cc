@@ -1,5 +1,5 @@
-// tools/kernel-check/device.h on the heap, and kernels/runtime/cuda/launcher.h by the kernels as
-// plain C++.
+// Implements tools/kernel-check/device.h on the heap, and kernels/runtime/cuda/launcher.h with the
+// kernels as plain C++.
 #include "tests/tools/kernel-check/device_on_host.h"
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ bool FindCudaDevice(CudaDeviceInfo* info, std::string* /* reason */) {
 }
 
 CudaBuffer::CudaBuffer(size_t bytes) {
-  constexpr size_t kAlignment = 256;  // as cudaMalloc's
+  constexpr size_t kAlignment = 256;  // the alignment of cudaMalloc
   data_ = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   bytes_ = data_ == nullptr ? 0 : bytes;
 }

@@ -5,7 +5,7 @@
 
 namespace geminid::cuda_on_host {
 
-// Of the blocks of every launch in this program.
+// The order of blocks in every launch of this program.
 extern BlockOrder launch_order;
 
 }  // namespace geminid::cuda_on_host

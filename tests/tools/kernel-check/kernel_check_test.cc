@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(KernelCheck, EveryStep, testing::Range<size_t>(0, AllSt
                            return TestName(AllStepCases()[tested.param].name);
                          });
 
-// A GPU multiplies and adds with one rounding, as the host does from that level on.
+// A GPU fuses multiply and add with one rounding. From this level on, the host does the same.
 class EveryKernel : public testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
@@ -54,7 +54,7 @@ class EveryKernel : public testing::TestWithParam<size_t> {
 TEST_P(EveryKernel, RunOnTheHost_ComputesWhatItsTwinDoes) {
   const KernelCase one = AllKernelCases()[GetParam()];
   for (const auto order : {cuda_on_host::BlockOrder::kForward,
-                           cuda_on_host::BlockOrder::kBackward}) {  // it must not matter
+                           cuda_on_host::BlockOrder::kBackward}) {  // the order must not matter
     cuda_on_host::launch_order = order;
     const Finding finding = CheckKernel(one, /*timing=*/false);
     EXPECT_TRUE(finding.passed) << one.name << ": " << finding.detail;
@@ -110,7 +110,7 @@ TEST(KernelCheck, KernelThatRefuses_IsReportedWithItsStatus) {
   EXPECT_THAT(finding.detail, testing::HasSubstr("Unsupported"));
 }
 
-// A case of one array of `count` ones, of which the device's call makes what `on_device` does.
+// A case of one array of `count` ones. The device's call changes it by `on_device`.
 KernelCase Ones(size_t count, double tolerance,
                 std::function<Status(float* values, size_t count)> on_device) {
   KernelCase one;
@@ -174,7 +174,7 @@ TEST(KernelCheck, KernelThatSaysNo_FailsWithItsStatus) {
 }
 
 #ifdef GEMINID_KERNEL_IMAGES
-// What tests run is what a GPU would: nothing is only in one of them.
+// The tests run exactly the kernels that a GPU would run.
 TEST(KernelCheck, KernelsOfTheHost_AreThoseOfTheFatBinaries) {
   std::set<std::string> compiled;
   const std::regex entry("Compiling entry function '(\\w+)'");

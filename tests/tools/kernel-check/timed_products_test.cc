@@ -1,4 +1,4 @@
-// What the rates of products say, and that the page knows the same products.
+// The judgement of the products' rates. The page has the same products.
 #include "tools/kernel-check/timed_products.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ ProductTiming Judged(const std::vector<double>& library, const std::vector<doubl
 }
 
 TEST(JudgeRounds, MedianOfTheRoundsRatios_Decides) {
-  // One round was disturbed; the ratios are 0.96, 0.2 and 0.97.
+  // One of the rounds was disturbed. The ratios are 0.96, 0.2 and 0.97.
   const ProductTiming good = Judged({96, 20, 194}, {100, 100, 200});
   EXPECT_TRUE(good.passed) << good.detail;
   EXPECT_DOUBLE_EQ(good.of_bare_loop, 0.96);
@@ -91,7 +91,7 @@ TEST(TimedProducts, Cut_AreSmallAndNotSquare) {
   for (const TimedProduct& product : TimedProducts(1)) EXPECT_EQ(product.operations(), 2);
 }
 
-// Rows that begin with an id of that letter.
+// The page's rows whose id begins with this letter.
 std::set<std::string> RowsOfThePage(char letter) {
   std::ifstream file(GEMINID_SOURCE_DIR "/docs/gpu-verification.md");
   EXPECT_TRUE(file.is_open());

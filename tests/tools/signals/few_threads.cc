@@ -1,5 +1,5 @@
-// Preloaded into programs: of the threads that C++ code starts, each process has $FEW_THREADS. Those
-// of C libraries, which end the process where they get none, are not counted.
+// Preloaded into programs: allows each process only $FEW_THREADS threads that C++ code starts.
+// Threads of C libraries are not counted, because these libraries end the process if they get none.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

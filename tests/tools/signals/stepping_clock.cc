@@ -1,7 +1,6 @@
-// Preloaded into programs: each reading of the wall clock is an hour ahead of the one before, or an
-// hour behind it, in turn. With $STEPPING_CLOCK_OFFSET, the name of a file that begins with an
-// int64_t, the wall clock is that many seconds off, and steps when the file is written. The
-// monotonic clock goes on as it does.
+// Preloaded into programs: readings of the wall clock are an hour ahead and an hour behind in turn.
+// If $STEPPING_CLOCK_OFFSET names a file that begins with an int64_t, the wall clock is instead off
+// by this number of seconds, and steps when the file is written. The monotonic clock is unchanged.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// What each part of the planner over the hierarchy is worth: plans a fixed set of problems without
-// one part at a time. Prints a table for docs/planner_hierarchy.md; --help says how to read it.
+// The value of each part of the planner over the hierarchy: plans a fixed set of problems without
+// one part at a time. Prints a table for docs/planner_hierarchy.md. --help explains how to read it.
 
 #include <algorithm>
 #include <array>
@@ -30,7 +30,7 @@ struct Case {
   HierarchyProblem problem;
 };
 
-// A model that does not fit on the device; `host_gib` a node.
+// A model that does not fit on the device. `host_gib` is per node.
 struct ModelCase {
   const char* model;
   const char* hardware;
@@ -83,13 +83,13 @@ std::vector<Case> MakeCases() {
 }
 
 struct Figures {
-  std::array<double, kGroups> over_bound = {};  // mean step over the bound of any decisions
+  std::array<double, kGroups> over_bound = {};  // mean step over the lower bound of all decisions
   std::vector<double> seconds;                  // per case
-  double worst = 0;                             // of one case, against all parts
+  double worst = 0;                             // of one case, relative to all parts
   double planning_seconds = 0;
 };
 
-// Of the processor: other work on the machine does not count.
+// Processor time, so that other work on the machine does not count.
 double Now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 Figures Measure(const std::vector<Case>& cases, const std::vector<double>& bounds,
@@ -124,7 +124,7 @@ void Print(const std::string& name, const Figures& figures, const Figures& all) 
   std::fflush(stdout);
 }
 
-// Which parts can go together: one after the other is left out for good if no group becomes longer
+// Finds parts that can be left out together. A part is left out for good if no group becomes longer
 // by kWorth.
 void PrintTogether(const std::vector<Case>& cases, const std::vector<double>& bounds,
                    const Figures& all) {

@@ -1,4 +1,4 @@
-// The planner against every rival on every trace of the set that `geminid-sim compare` uses.
+// Compares the planner with every rival on every trace of the set for `geminid-sim compare`.
 #include <cstdint>
 
 #include "daemon/planner/make_plan.h"
@@ -59,18 +59,18 @@ TEST(Planner, FastestStepOnAnyTrace_IsNeverSlowerThanARivals) {
   }
 }
 
-// A cache reaches the bound of this step, but its sum rounds to one unit in the last place less. It
-// also moves fewer bytes than what is as fast.
+// A cache reaches this step's bound, but its sum rounds to one unit in the last place less. The
+// cache also moves fewer bytes than equally fast plans.
 TEST(Planner, CandidateAtTheBoundToOneUnitInTheLastPlace_IsTaken) {
   const Trace trace = RandomTrace(TraceKind::kAdapters, 359);
   const absl::StatusOr<planner::Plan> plan = MakePlan(trace, SimulatedPlannerOptions());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(CheckPlan(trace, *plan).ok()) << CheckPlan(trace, *plan);
   EXPECT_NEAR(plan->predicted_step_seconds / plan->step_lower_bound_seconds, 1, 1e-12);
-  EXPECT_EQ(plan->h2d_bytes, 589824u);  // 720896 without it
+  EXPECT_EQ(plan->h2d_bytes, 589824u);  // without the candidate 720896
 }
 
-// The gates above see a plan that is worse.
+// The tests above notice a worse plan.
 TEST(Planner, PolicyCpuInItsPlace_WouldMoveMoreAndTakeLonger) {
   bool moves_more = false, takes_longer = false;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {

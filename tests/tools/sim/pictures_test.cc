@@ -93,7 +93,7 @@ TEST(ReportedOfFirstRank, Step_BeginsAtZeroAndIsAsLongAsItsSpans) {
   }
   EXPECT_NEAR(computed, run.ranks[0].busy_seconds[static_cast<size_t>(Track::kCompute)], 1e-9);
   EXPECT_EQ(step.samples.front().at, core::Time());
-  EXPECT_LT(step.spans.size(), run.spans.size() / 2);  // of two ranks, and without the warm-up
+  EXPECT_LT(step.spans.size(), run.spans.size() / 2);  // two ranks, without the warm-up
 }
 
 TEST(StepSvg, AnyStep_IsXmlWithItsLanesAndTheArena) {
@@ -103,7 +103,7 @@ TEST(StepSvg, AnyStep_IsXmlWithItsLanesAndTheArena) {
   EXPECT_NE(svg.find(">compute</text>"), std::string::npos);
   EXPECT_NE(svg.find("moment 0, "), std::string::npos);
   EXPECT_NE(svg.find("device memory: "), std::string::npos);
-  EXPECT_EQ(svg.find(">disk</text>"), std::string::npos);  // nothing was on that track
+  EXPECT_EQ(svg.find(">disk</text>"), std::string::npos);  // this track has no events
 }
 
 TEST(StepSvg, SpansThatCannotBeToldApart_AreDrawnAsOneThatCountsThem) {
@@ -132,7 +132,7 @@ TEST(Prediction, JsonOfIt_HasTheSumsOfTheRuns) {
   EXPECT_EQ(prediction->up_bytes, BytesOf(trace, *schedule).up);
   const std::string up = std::to_string(static_cast<uint64_t>(prediction->up_bytes));
   EXPECT_TRUE(PythonReads(ToJson(*prediction), "assert json.load(f)['up_bytes'] == " + up));
-  // A step is computation and waiting.
+  // A step consists of computation and waiting.
   double waits = 0;
   for (const double seconds : prediction->wait_seconds) waits += seconds;
   EXPECT_NEAR(prediction->compute_seconds + waits, prediction->step_mean_seconds, 1e-6);

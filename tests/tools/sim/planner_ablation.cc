@@ -1,5 +1,5 @@
-// What each part of the planner is worth: plans a fixed set of traces without one part at a time.
-// Prints a table for docs/planner.md; --help says how to read it.
+// The value of each part of the planner: plans a fixed set of traces without one part at a time.
+// Prints a table for docs/planner.md. --help explains how to read it.
 
 #include <algorithm>
 #include <array>
@@ -39,13 +39,13 @@ const char* const kGroupNames[kGroups] = {"published models", "the same, weights
                                           "equal chains",     "unequal chains",
                                           "frozen and small", "no order, jagged room"};
 
-// One trace, and what nothing may be worse than.
+// One trace, and the limits that no plan may exceed.
 struct Case {
   Group group = Group::kModels;
   Trace trace;
   bool weights_change = true;
-  double least_rival_bytes = HUGE_VAL;    // up and down, with the tolerance
-  double least_rival_seconds = HUGE_VAL;  // with the tolerance
+  double least_rival_bytes = HUGE_VAL;    // up and down, including the tolerance
+  double least_rival_seconds = HUGE_VAL;  // including the tolerance
 };
 
 PlannerOptions OptionsFor(const Case& one, Objective objective) {
@@ -110,7 +110,7 @@ void AddRandom(std::vector<Case>& cases) {
 struct Figures {
   std::array<double, kGroups> bytes = {};    // per group, bytes over bound, fewest bytes
   std::array<double, kGroups> seconds = {};  // step over bound, fastest step
-  double worst_bytes = 0;                    // of one trace, against all parts
+  double worst_bytes = 0;                    // of one trace, relative to all parts
   double worst_seconds = 0;
   int lost_bytes = 0;    // traces on which a rival moves less
   int lost_seconds = 0;  // traces on which a rival is faster
@@ -121,7 +121,7 @@ struct PerCase {
   std::vector<double> bytes, seconds;
 };
 
-// Of the processor: other work on the machine does not count.
+// Processor time, so that other work on the machine does not count.
 double Now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 Figures Measure(const std::vector<Case>& cases, const StageSet& without, const PerCase* all_parts,

@@ -38,9 +38,9 @@ TEST(ParsePolicy, UnknownNames_AreRefusedWithWhatThereIs) {
   }
 }
 
-// A chain of L equal chunks with room for C: LRU and Gemini keep the last C of the forward pass
-// over the turn, static pins C - 1 and keeps the one at the turn, so all load 2 L - C; gradients
-// are L.
+// A chain of L equal chunks with room for C. LRU and Gemini keep the last C chunks of the forward
+// pass. Static pins C - 1 chunks and keeps the one at the turn. So all of them load 2 L - C chunks,
+// and there are L gradients.
 TEST(Policies, ChainWithConstantRoom_LoadsTwiceTheLengthLessTheRoom) {
   const planner::Trace trace = ChainTrace(12, 5 * kMiB, 1e-3);
   for (const char* policy : {"static", "lru", "lru@ideal", "gemini"}) {
@@ -53,7 +53,8 @@ TEST(Policies, ChainWithConstantRoom_LoadsTwiceTheLengthLessTheRoom) {
 TEST(Policies, Gemini_CopiesBackWhatItEvicts) {
   const planner::Trace trace = ChainTrace(12, 5 * kMiB, 1e-3);
   const ScheduledBytes bytes = BytesOf(trace, Make(trace, "gemini"));
-  // 12 gradients; 7 chunks leave in forward to make room, none in backward: there gradients go.
+  // There are 12 gradients. In the forward pass 7 chunks leave for room; in the backward pass only
+  // gradients do.
   EXPECT_EQ(bytes.down, (12 + 7) * kMiB);
 }
 
@@ -83,7 +84,7 @@ TEST(Policies, AnyTraceAndPolicy_GiveAValidSchedule) {
   }
 }
 
-// The bound holds for everybody's schedule, if gradients take no time to leave.
+// The bound holds for any policy's schedule if gradients take no time to leave.
 TEST(Policies, NoPolicyOnAnyTrace_BeatsThePlannersLowerBound) {
   planner::PlannerOptions options = SimulatedPlannerOptions();
   options.drain_moments = 0;

@@ -34,7 +34,7 @@ TEST(EventQueue, PastTime_CountsAsNow) {
 
 class ResourcesTest : public ::testing::Test {
  protected:
-  // Starts a flow and remembers when it ends.
+  // Starts a flow and records when it ends.
   void Start(double seconds, std::vector<Demand> demands) {
     const size_t n = ends_.size();
     ends_.push_back(-1);
@@ -62,7 +62,7 @@ TEST_F(ResourcesTest, TwoFlowsOnOneLink_ShareIt) {
   Start(1, {{link, 10}});
   Start(2, {{link, 10}});
   RunAll();
-  EXPECT_NEAR(ends_[0], 2, 1e-8);  // half speed while both run
+  EXPECT_NEAR(ends_[0], 2, 1e-8);  // at half speed while both run
   EXPECT_NEAR(ends_[1], 3, 1e-8);
 }
 
@@ -73,7 +73,7 @@ TEST_F(ResourcesTest, FlowThatNeedsLessThanItsPart_LeavesTheRest) {
   Start(1, {{processors, 1}});
   RunAll();
   EXPECT_NEAR(ends_[0], 1, 1e-8);
-  // 1.5 processors for two until second 1, then one each.
+  // Two flows share 1.5 processors until second 1; then each has one.
   EXPECT_NEAR(ends_[1], 1.25, 1e-8);
   EXPECT_NEAR(ends_[2], 1.25, 1e-8);
 }

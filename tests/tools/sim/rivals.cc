@@ -20,7 +20,7 @@ using planner::Trace;
 const char* const kRivals[] = {"cpu",         "static:0.1", "static:0.25", "static:0.5",
                                "static:0.75", "static",     "lru",         "gemini"};
 
-// Per moment, then per use of it: whether it had to be loaded since its last use, and where it is.
+// By moment and use: whether the use needed a load since the last one, and the chunk's offset.
 struct Followed {
   std::vector<std::vector<bool>> loaded;
   std::vector<std::vector<int64_t>> offsets;
@@ -56,7 +56,7 @@ std::vector<Schedule> RivalsOf(const Trace& trace, const planner::PlannerOptions
   for (const char* name : kRivals) {
     const absl::StatusOr<Schedule> schedule = MakeSchedule(trace, *ParsePolicy(name), options);
     if (absl::IsResourceExhausted(schedule.status())) continue;
-    schedules.push_back(schedule.value());  // ends the program if it is malformed
+    schedules.push_back(schedule.value());  // value() ends the program if the schedule is malformed
   }
   return schedules;
 }

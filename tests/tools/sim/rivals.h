@@ -1,4 +1,4 @@
-// What others than the planner do with a trace, and how long that takes by the planner's own
+// The schedules of the planner's rivals for a trace, and their time by the planner's own
 // prediction.
 #ifndef GEMINID_TESTS_TOOLS_SIM_RIVALS_H_
 #define GEMINID_TESTS_TOOLS_SIM_RIVALS_H_
@@ -11,17 +11,17 @@
 
 namespace geminid::sim {
 
-// The schedules of cpu, static, LRU and Gemini, without those that do not fit. The options concern
+// The schedules of cpu, static, LRU and Gemini, except those that do not fit. The options are for
 // the policy cpu, which is the planner's own.
 std::vector<Schedule> RivalsOf(const planner::Trace& trace, const planner::PlannerOptions& options);
 
-// What the planner's own prediction says of a rival's schedule: nothing is copied back, gradients
-// leave when their space is needed. Seconds an iteration.
+// The planner's prediction for a rival's schedule, in seconds per iteration. Nothing is copied
+// back, and gradients leave when their space is needed.
 double PredictedSeconds(const planner::Trace& trace, const Schedule& schedule);
 
-// By how much more than by rounding a plan may be worse than a rival: what a rival whose state
-// repeats only after several iterations may gain by it, as a plan repeats after one; and a plan
-// that is faster by less than a thousandth is not worth more bytes (candidates.cc).
+// The tolerances, beyond rounding, by which a plan may be worse than a rival. A rival whose state
+// repeats only after several iterations may gain by this; a plan repeats after one. A plan that is
+// faster by less than a thousandth is not worth more bytes (candidates.cc).
 inline constexpr double kLongerPeriod = 0.02;
 inline constexpr double kNotWorthMoreBytes = 1e-3;
 

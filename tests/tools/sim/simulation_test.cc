@@ -40,8 +40,8 @@ double WaitOf(const SimulationResult& run, WaitCause cause) {
 
 // --- closed forms --------------------------------------------------------------------------------
 
-// One chunk, used forward and backward: it is loaded (1 ms), computed with twice (2 x 3 ms), and
-// its gradient leaves (1 ms). Nothing can overlap.
+// One chunk is used forward and backward. Its load takes 1 ms, two computations take 3 ms each, and
+// its gradient leaves in 1 ms. Nothing can overlap.
 TEST(Simulate, OneChunk_TakesLoadAndComputeAndDrain) {
   const planner::Trace trace = ChainTrace(1, 2 * kMiB, 3e-3);
   const SimulationResult run = RunJob(LinkAlone(trace), WithoutUpdates(trace), "auto");
@@ -53,8 +53,9 @@ TEST(Simulate, OneChunk_TakesLoadAndComputeAndDrain) {
   EXPECT_EQ(run.ranks[0].down_bytes, 3 * kMiB);
 }
 
-// On demand nothing overlaps in forward: each of L loads takes 1 ms beside 3 ms of computation. In
-// backward the L - C reloads (each after a gradient has left, 1 ms) do not either.
+// On demand, nothing overlaps in the forward pass: each of L loads takes 1 ms besides 3 ms of
+// computation. In the backward pass the L - C reloads do not overlap either; each follows a
+// gradient that leaves (1 ms).
 TEST(Simulate, LruOnDemand_WaitsForEachLoad) {
   const planner::Trace trace = ChainTrace(6, 2 * kMiB, 3e-3);
   const SimulationResult run = RunJob(LinkAlone(trace), WithoutUpdates(trace), "lru");
@@ -69,7 +70,8 @@ TEST(Simulate, LatencyOfRequests_DelaysEachLoadByItsFourWays) {
   const double without = RunJob(machine, WithoutUpdates(trace), "auto").step_seconds[0];
   machine.request_seconds = 1e-4;
   const double with = RunJob(machine, WithoutUpdates(trace), "auto").step_seconds[0];
-  // Load: request, ticket, publish, answer. Gradient: request, ticket; drop, answer.
+  // A load has a request, ticket, publication and answer. A gradient has a request and ticket, a
+  // drop and answer.
   EXPECT_NEAR(with - without, 8e-4, 1e-7);
 }
 
@@ -78,7 +80,7 @@ TEST(Simulate, UpdateOfTheNextChunk_IsWaitedForExactly) {
   Machine machine = LinkAlone(trace);
   machine.update_parameters_per_second = 1e8;
   Workload workload = WithoutUpdates(trace);
-  workload.updates[0].parameters = 500'000;  // 5 ms, before the weights can be loaded
+  workload.updates[0].parameters = 500'000;  // 5 ms before the weights can be loaded
   const SimulationResult run = RunJob(machine, workload, "auto");
   EXPECT_NEAR(run.step_seconds[0], 8e-3 + 5e-3, 1e-8);
   EXPECT_NEAR(WaitOf(run, WaitCause::kUpdate), 3 * 5e-3, 1e-7);
@@ -96,7 +98,8 @@ TEST(Simulate, StateOnDisk_IsReadAheadAndWrittenBehind) {
   const SimulationResult run = RunJob(machine, workload, "auto");
   EXPECT_EQ(run.ranks[0].disk_read_bytes, 3 * 4 * kMiB);
   EXPECT_EQ(run.ranks[0].disk_write_bytes, 3 * 4 * kMiB);
-  // Reads follow each other at 10 ms each and writes overlap them: the last write ends at 50 ms.
+  // Reads take 10 ms each, one after the other, and writes overlap them. The last write ends at 50
+  // ms.
   EXPECT_NEAR(run.step_seconds[0], 50e-3, 1e-3);
 }
 
@@ -137,9 +140,10 @@ TEST(Simulate, SlowRank_MakesTheOthersWaitForIt) {
 
 // --- agreement with the planner ------------------------------------------------------------------
 
-// Two models of one execution: the planner's own timeline, and this simulation of the engine. The
-// mover keeps collectives in the order asked for, so a gradient may wait behind a gather that is
-// being copied, and a copy behind one that waits for space; the planner does not model this.
+// Compares two models of one execution: the planner's own timeline, and this simulation of the
+// engine. The mover executes collectives in the order of requests. So a gradient may wait behind a
+// gather that is being copied, and a copy may wait behind one that needs space. The planner does
+// not model this.
 TEST(Simulate, LinkAlone_AgreesWithThePlannersPrediction) {
   std::vector<double> ratios;
   for (int kind = 0; kind < kTraceKinds; ++kind) {
@@ -163,7 +167,7 @@ TEST(Simulate, LinkAlone_AgreesWithThePlannersPrediction) {
 
 // --- auto and the others -------------------------------------------------------------------------
 
-// One comparison for all tests of the suite.
+// The comparison is made once for all tests of the suite.
 const absl::StatusOr<std::vector<Savings>>& ComparedOnRandomTraces() {
   static const auto* compared =
       new absl::StatusOr<std::vector<Savings>>(CompareOnRandomTraces(kComparedTraces, 1));
@@ -180,8 +184,8 @@ TEST(CompareOnRandomTraces, AutoOnChains_IsNeverWorse) {
   }
 }
 
-// With unequal chunks choosing is NP-hard and places are fixed, so that now and then a rival is
-// better; docs/simulator.md has the cases. This holds how rarely.
+// With unequal chunks the choice is NP-hard and places are fixed, so a rival is sometimes better;
+// docs/simulator.md lists the cases. This test limits how often.
 TEST(CompareOnRandomTraces, AutoOnModelsAndAdapters_IsHardlyEverSlower) {
   const absl::StatusOr<std::vector<Savings>>& all = ComparedOnRandomTraces();
   ASSERT_TRUE(all.ok()) << all.status();
@@ -221,7 +225,7 @@ TEST(Simulate, HostMemory_IsWhatTheLedgerCharges) {
   Workload workload = WithoutUpdates(trace);
   workload.updates = UpdatesOnHost(trace);
   const SimulationResult run = RunJob(LinkAlone(trace), workload, "auto");
-  // Weight, gradient and 10 bytes of state for each parameter of 2 bytes.
+  // A weight, a gradient and 10 bytes of state for each parameter of 2 bytes.
   ASSERT_EQ(run.host_bytes.size(), 1u);
   EXPECT_NEAR(static_cast<double>(run.host_bytes[0]), 3 * (1 + 1 + 5) * kMiB, 64 * 1024);
 }
@@ -296,7 +300,7 @@ TEST(Simulate, KilledRank_CostsDetectionRestartAndTheStepUnderWay) {
   EXPECT_NEAR(run.recoveries[0].lost_seconds, 0.5 * step, 0.01 * step);
   EXPECT_NEAR(run.recoveries[0].resumed_at_seconds - options.failures[0].at_seconds, 2.5, 1e-6);
   ASSERT_EQ(run.step_seconds.size(), 5u);
-  // The step is begun again from its start, on an empty device.
+  // The step starts again from its beginning, on an empty device.
   EXPECT_NEAR(run.step_seconds[1], 0.5 * step + 2.5 + step, 0.1 * step);
   for (const size_t other : {0u, 2u, 3u, 4u}) {
     EXPECT_NEAR(run.step_seconds[other], calm.step_seconds[other], 0.02 * step) << other;

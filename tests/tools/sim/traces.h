@@ -1,4 +1,4 @@
-// Small jobs with answers that can be worked out by hand.
+// Small jobs whose results can be computed by hand.
 #ifndef GEMINID_TESTS_TOOLS_SIM_TRACES_H_
 #define GEMINID_TESTS_TOOLS_SIM_TRACES_H_
 
@@ -11,8 +11,8 @@ namespace geminid::sim {
 
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// Forward over `length` chunks of 1 MiB and back, one a moment; each moment takes `seconds`; a link
-// of 1 MiB a millisecond.
+// A forward pass over `length` chunks of 1 MiB and back, one chunk per moment. Each moment takes
+// `seconds`, and the link carries 1 MiB per millisecond.
 inline planner::Trace ChainTrace(uint32_t length, uint64_t arena_bytes, double seconds) {
   planner::Trace trace;
   trace.arena_bytes = arena_bytes;

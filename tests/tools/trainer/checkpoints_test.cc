@@ -1,4 +1,4 @@
-// Runs that are saved, go on, and begin with the values of others, as a user drives them.
+// Runs that are saved and resumed, or that begin with other runs' values, as a user runs them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -177,7 +177,7 @@ TEST_F(CheckpointsOfRuns, WithStateInBFloat16_AreResumedToTheBitAndInNoOtherType
   const CommandResult resumed = Run({"--save", run_, "--resume"});
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(Report()["weights_sha256"], undisturbed);
-  // An optimizer without state has none to keep.
+  // An optimizer without arrays has no state of another type.
   const CommandResult none = Run(with({"--optimizer", "sgd"}));
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.err, HasSubstr("--state-dtype bf16: "));
@@ -187,7 +187,7 @@ TEST_F(CheckpointsOfRuns, WithStateInBFloat16_AreResumedToTheBitAndInNoOtherType
 TEST_F(CheckpointsOfRuns, OfOtherTypes_AreLoadedAllTheSame) {
   ASSERT_EQ(Run({"--save", run_}).code, 0);
   const std::string trained = Report()["weights_sha256"];
-  // Values have no type but fp32.
+  // Exported values are always fp32.
   ASSERT_EQ(Run({"--load", run_ + "/step-000000008", "--norm-precision", "as-weights", "--steps",
                  "1", "--lr", "0"})
                 .code,
@@ -196,7 +196,7 @@ TEST_F(CheckpointsOfRuns, OfOtherTypes_AreLoadedAllTheSame) {
   EXPECT_EQ(Report()["norm_dtype"], "bf16");
 }
 
-// Of one rank: what follows is about folders.
+// Runs of one rank: these tests are about folders.
 class FoldersOfRuns : public CheckpointsOfRuns {
  protected:
   CommandResult RunOne(const std::vector<std::string>& more) const {
@@ -232,12 +232,12 @@ TEST_F(FoldersOfRuns, ResumedWithoutFlags_GoOnAsTheyWere) {
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(Report()["first_step"], 2);
   EXPECT_EQ(Report()["weights_sha256"], undisturbed);
-  // At the last step there is nothing to do, and the run says so.
+  // After the last step there is nothing to do, and the run says so.
   const CommandResult again = RunOne({"--save", run_, "--resume", "--export", folder_ / "out/"});
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("step 4 of 4 was reached before, so no step is left to train"));
   EXPECT_TRUE(fs::exists(folder_ / "out/model.safetensors"));
-  // Other data is another run.
+  // A run on other data is another run.
   std::ofstream(text_, std::ios::app) << "more";
   const CommandResult other = RunOne({"--save", run_, "--resume", "--steps", "5"});
   EXPECT_EQ(other.code, 2);
@@ -277,13 +277,13 @@ TEST_F(FoldersOfRuns, InUse_AreRefusedToASecondRunUntilTheFirstIsKilled) {
   EXPECT_EQ(RunOne({"--save", run_, "--resume", "--steps", "1000001", "--seed", "2"}).code, 2);
 }
 
-// Healthy by its record, as --resume reads it.
+// Whether its record says that the checkpoint is healthy, as --resume reads it.
 bool IsHealthyOnDisk(const std::string& checkpoint) {
   return nlohmann::json::parse(std::ifstream(checkpoint + "/state.json"))["healthy"];
 }
 
 TEST_F(FoldersOfRuns, ThatDiverge_GoOnFromTheLastGoodCheckpoint) {
-  // A rate that no model stands: after steps that warm up, the loss is no number.
+  // A rate that no model survives: after the warm-up the loss is not a number.
   const std::vector<std::string> flags = {
       "--model", "gpt2-tiny", "--steps",        "60", "--save",  run_, "--save-every", "1",
       "--lr",    "1000",      "--warmup-steps", "10", "--ranks", "1"};
@@ -302,7 +302,7 @@ TEST_F(FoldersOfRuns, ThatDiverge_GoOnFromTheLastGoodCheckpoint) {
   EXPECT_THAT(diverged.err, HasSubstr(run_ + "/" + good + " is the last good checkpoint"));
   const int good_step = std::stoi(good.substr(std::string("step-").size()));
   EXPECT_LT(good_step, done) << "the state after the divergence was not saved";
-  // Without --stop-on-nan what comes after it does not take the good one's place.
+  // Without --stop-on-nan, later checkpoints do not replace the healthy one.
   fs::remove_all(run_);
   ASSERT_EQ(RunOne(with({"--steps", std::to_string(done + 4)})).code, 0);
   EXPECT_EQ(Saved().front(), good);
@@ -315,7 +315,8 @@ TEST_F(FoldersOfRuns, ThatDiverge_GoOnFromTheLastGoodCheckpoint) {
   EXPECT_THAT(resumed.err, HasSubstr("--lr was 1000 and is 0"));
 }
 
-// https://huggingface.co/docs/safetensors: the header's length, the header, and then all values.
+// The format: the header's length, the header, and all values
+// (https://huggingface.co/docs/safetensors).
 void PutNanIntoAnAdapter(const std::string& file) {
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
   uint64_t header_bytes = 0;
@@ -400,7 +401,7 @@ TEST_F(CheckpointsOfRuns, Load_BeginsWithTheValuesAndNotTheMoments) {
   ASSERT_EQ(Run({"--load", run_ + "/step-000000008", "--steps", "1", "--lr", "0"}).code, 0);
   EXPECT_EQ(Report()["weights_sha256"], trained);
   EXPECT_EQ(Report()["first_step"], 0);
-  ASSERT_EQ(Run({"--load", run_, "--steps", "1", "--lr", "0"}).code, 0);  // the newest in it
+  ASSERT_EQ(Run({"--load", run_, "--steps", "1", "--lr", "0"}).code, 0);  // the newest one
   EXPECT_EQ(Report()["weights_sha256"], trained);
 }
 

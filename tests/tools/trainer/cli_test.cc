@@ -1,4 +1,4 @@
-// The program as a whole, where it ends before it trains.
+// The whole program, where it ends before training.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,12 +117,12 @@ TEST_F(Cli, WithTmpdir_PutsThePrivateDaemonThere) {
   const base::TemporaryFolder own;
   ASSERT_EQ(Run({}, {"XDG_RUNTIME_DIR=", "TMPDIR=" + own.path()}).code, 0);
   EXPECT_EQ(own.Entries(), 0);
-  // One that is no folder, or leaves no room for a socket's name, is passed over.
+  // The program ignores a path that is not a folder, or that is too long for a socket's name.
   EXPECT_EQ(Run({}, {"XDG_RUNTIME_DIR=", "TMPDIR=" + own.Write("file", "")}).code, 0);
   EXPECT_EQ(Run({}, {"XDG_RUNTIME_DIR=", "TMPDIR=/" + std::string(200, 'x')}).code, 0);
 }
 
-// One form in all of them: the flag, what was given, what is wrong, what to do.
+// All these errors have one form: the flag, the given value, what is wrong, what to do.
 TEST_F(Cli, GivenAPathThatCannotBeUsed_BeginsWithItsFlag) {
   const std::string none = folder_ / "none";
   const auto error = [&](const std::string& flag, const std::string& path) {

@@ -23,14 +23,14 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-// The word after `flag`, or nothing.
+// The word after `flag`; empty if there is none.
 std::string ValueOf(const std::vector<std::string>& arguments, const std::string& flag) {
   const auto at = std::ranges::find(arguments, flag);
   return at == arguments.end() || at + 1 == arguments.end() ? "" : *(at + 1);
 }
 
-// What a run needs of its device grows with its threads. A test that limits the device says the limit
-// for two threads in all, on whatever machine.
+// A run's need of device memory grows with its threads. A test that limits the device states the
+// limit for two threads in total, on any machine.
 void BoundThreads(std::vector<std::string>* arguments) {
   constexpr int kThreads = 2;
   const auto given = [&](const char* flag) { return !ValueOf(*arguments, flag).empty(); };

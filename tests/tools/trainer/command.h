@@ -10,19 +10,18 @@
 namespace geminid::trainer {
 
 struct CommandResult {
-  int code = -1;  // of exit; 128 plus the signal if one ended it
+  int code = -1;  // the exit code, or 128 plus the signal that ended the run
   std::string out;
   std::string err;
   uint64_t peak_resident_bytes = 0;  // of the largest of its processes
 };
 
-// The words of a command that runs the program with the variables of launchers and of Geminid
-// removed from the environment and `environment` ("NAME=value") added.
+// The words of a command that runs the program. Variables of launchers and of Geminid are removed
+// from the environment, and `environment` ("NAME=value") is added.
 std::vector<std::string> TrainerCommand(std::vector<std::string> arguments,
                                         const std::vector<std::string>& environment);
 
-// Runs the program with the variables of launchers and of Geminid removed from the environment and
-// `environment` ("NAME=value") added; waits for it.
+// Runs such a command and waits for its end.
 CommandResult RunTrainer(const std::vector<std::string>& arguments,
                          const std::vector<std::string>& environment = {});
 

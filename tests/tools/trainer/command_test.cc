@@ -18,7 +18,7 @@
 namespace geminid::trainer {
 namespace {
 
-// Of a test that does so and does nothing else.
+// Forks a test process that only runs the program.
 pid_t RunAsATest(const std::vector<std::string>& arguments) {
   const pid_t test = fork();
   if (test == 0) {
@@ -36,7 +36,7 @@ TEST(RunTrainer, OfATestThatIsKilled_EndsWithTheTest) {
                   "--steps", "1000000", "--log", log});
   std::error_code none_yet;
   while (std::filesystem::file_size(log, none_yet) == 0 || none_yet) {
-    poll(nullptr, 0, 5);  // a file gives no event
+    poll(nullptr, 0, 5);  // a file causes no event
     ASSERT_EQ(waitpid(test, nullptr, WNOHANG), 0) << "the run ended before it was interrupted";
   }
   const std::vector<pid_t> trainers = ChildrenOf(test, GEMINID_TRAIN_BINARY);

@@ -1,4 +1,4 @@
-// Runs on one text, whose losses, norms and weights a suite compares.
+// Runs on one text. A suite compares their losses, norms and weights.
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_COMPARED_RUNS_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_COMPARED_RUNS_H_
 
@@ -26,10 +26,9 @@ inline Words operator+(Words words, const Words& more) {
   return words;
 }
 
-inline constexpr double kRounding = 2e-5;  // of fp32, over four steps
+inline constexpr double kRounding = 2e-5;  // in fp32, over four steps
 
-// Which of several models, or other flags, the case of this number runs with: one of them in turn,
-// and in the thorough form all.
+// The models or other flags for the case of this number: one of them in turn, or all in long tests.
 inline std::vector<Words> EachInTurn(size_t number, const std::vector<Words>& flags) {
   if (LongTests()) return flags;
   return {flags[number % flags.size()]};
@@ -44,7 +43,7 @@ class ComparedRuns : public testing::Test {
   }
 
  protected:
-  // What all runs of the suite begin with.
+  // `flags` are common to all runs of the suite.
   explicit ComparedRuns(Words flags) : flags_(std::move(flags)) {}
 
   Words Arguments(const Words& more) const {
@@ -53,7 +52,7 @@ class ComparedRuns : public testing::Test {
            flags_ + more;
   }
 
-  // The report; null, and the test fails, where the run does.
+  // The report. Null if the run fails; then the test fails, too.
   nlohmann::json Run(const Words& more) const {
     const absl::Status trained = ranks_->Train(Arguments(more));
     EXPECT_TRUE(trained.ok()) << testing::PrintToString(more) << trained;
@@ -61,8 +60,8 @@ class ComparedRuns : public testing::Test {
   }
   nlohmann::json Report() const { return nlohmann::json::parse(std::ifstream(report_)); }
 
-  // The same of flags that neither read nor write files. The suite runs them once, however often
-  // they are asked for: with them others are compared.
+  // The same for flags that neither read nor write files. The suite runs such flags once, even if
+  // several tests compare with them.
   nlohmann::json RunOnce(const Words& more) const {
     const auto made = made_.find(more);
     if (made != made_.end()) return made->second;
@@ -77,8 +76,8 @@ class ComparedRuns : public testing::Test {
     ExpectNear(got, expected, 1e-9);
   }
 
-  // Losses and norms, of which each step's depend on all weights after the step before; what is
-  // clipped depends on the norm, too. And what validation found, if there was any.
+  // Compares losses and norms. Each step's depend on all weights after the last step, and clipping
+  // depends on the norm. Compares validation losses as well, if there are any.
   static void ExpectNear(const nlohmann::json& got, const nlohmann::json& expected,
                          double tolerance = kRounding) {
     ASSERT_FALSE(got.is_null() || expected.is_null());

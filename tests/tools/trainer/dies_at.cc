@@ -1,7 +1,7 @@
-// Makes geminid-train die at a crash point, once in the life of a run:
-//   GEMINID_TEST_DIE_AT="1 shards handed over"   the rank, and the point
-//   GEMINID_TEST_DIED=FILE                       which is made just before
-//   GEMINID_TEST_SIGNAL=15                       instead of a death: the launcher gets this signal
+// Makes geminid-train die at a crash point, once in a run:
+//   GEMINID_TEST_DIE_AT="1 shards handed over"   the rank and the point
+//   GEMINID_TEST_DIED=FILE                       the file is made just before
+//   GEMINID_TEST_SIGNAL=15                       does not die: sends the launcher this signal
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>

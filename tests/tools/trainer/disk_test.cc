@@ -1,4 +1,4 @@
-// State on disk as far as host memory does not hold it: what a run takes is what was forecast.
+// State goes to disk if host memory cannot hold it. A run takes the memory of its forecast.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class StateOnDisk : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directory(disk_); }
 
-  // None where host memory is refused.
+  // The report, or nothing if host memory is refused.
   std::optional<nlohmann::json> ReportIfItFits(const std::vector<std::string>& more) const {
     const std::string path = folder_ / "report.json";
     std::vector<std::string> words = {"--text", text_, "--batch", "1", "--report", path};
@@ -52,11 +52,11 @@ class StateOnDisk : public testing::Test {
   const std::string text_ = folder_.Write("text", std::string(4000, 'a'));
 };
 
-// A run's flags and what is forecast for it.
+// A run's flags and the model of its forecast.
 struct Case {
   std::string name;
   forecast::Model shape;
-  uint64_t device_mib = 0;  // holds some of the state beside the weights
+  uint64_t device_mib = 0;  // holds some state beside the weights
   std::vector<std::string> flags{};
   std::string optimizer = "adamw";
 };
@@ -86,7 +86,7 @@ forecast::Job JobIn(const Case& run, uint64_t host_bytes, bool has_disk) {
   return job;
 }
 
-// With numbers per tensor, which stay in host memory.
+// These optimizers have numbers per tensor, which stay in host memory.
 TEST_F(StateOnDisk, BytesOfOtherOptimizers_AreThoseThatWereForecast) {
   Case run = CaseOf("llama-3m", 4, 24);
   const auto host_bytes = 10 * forecast::CountParameters(run.shape);
@@ -110,8 +110,8 @@ TEST_F(StateOnDisk, BytesOfOtherOptimizers_AreThoseThatWereForecast) {
   }
 }
 
-// Of host memory as the daemon's ledger has it, and of files as `geminictl ls sessions` shows them:
-// in five sizes of host memory, with a disk and without one.
+// Compares host memory in the daemon's ledger, and files as `geminictl ls sessions` shows them.
+// There are five sizes of host memory, with and without a disk.
 TEST_F(StateOnDisk, BytesOfEachTier_AreThoseThatWereForecast) {
   for (const Case& run :
        {CaseOf("gpt2-3m", 4, 24), CaseOf("llama-3m", 4, 24), CaseOf("mixtral-tiny", 12, 16)}) {
@@ -143,7 +143,7 @@ TEST_F(StateOnDisk, BytesOfEachTier_AreThoseThatWereForecast) {
   }
 }
 
-// A checkpoint does not say where state was.
+// A checkpoint does not record where state was.
 TEST_F(StateOnDisk, RunOfOneMixture_GoesOnInAnotherWithTheSameBits) {
   const auto weights = [&](const char* name, const std::vector<std::string>& first,
                            const std::vector<std::string>& second) {

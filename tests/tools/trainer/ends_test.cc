@@ -1,4 +1,4 @@
-// How runs end before their last step, and what is said meanwhile.
+// How runs end before their last step, and their messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -103,20 +103,20 @@ TEST_F(Ends, AskedToTwice_EndsAtOnceAndLeavesNothing) {
                            {"XDG_RUNTIME_DIR=" + runtime.path()});
     ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
     ASSERT_EQ(runtime.Entries(), 1);
-    // A step that needs a frozen daemon does not end.
+    // A step that needs a stopped daemon does not end.
     const std::vector<pid_t> daemons = trainer.Children(GEMINID_DAEMON_BINARY);
     ASSERT_EQ(daemons.size(), 1);
     kill(daemons[0], SIGSTOP);
     trainer.Signal(SIGINT);
     ASSERT_TRUE(trainer.WaitFor("ends at the next micro-batch; once more to end at once"));
-    // A second wish is one that comes a while after the first.
+    // A signal counts as a second request only some time after the first one.
     const absl::Time began = absl::Now();
     while (absl::Now() - began < absl::Seconds(1)) absl::SleepFor(absl::Milliseconds(10));
     trainer.Signal(SIGINT);
     EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
     kill(daemons[0], SIGCONT);
     EXPECT_THAT(trainer.output(), HasSubstr("ended at once by a second SIGINT"));
-    // The daemon of a process that is gone cleans up in its own time.
+    // After a process has ended, its daemon cleans up at any time.
     const absl::Time give_up = absl::Now() + absl::Seconds(30);
     while (runtime.Entries() > 0 && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(10));
     EXPECT_EQ(runtime.Entries(), 0);
@@ -135,11 +135,12 @@ TEST_F(Ends, OfRanks_AreKnownByName) {
   }
 }
 
-// Measured again, another mesh might look better; what the ranks left in memory is of the first.
+// In new measurements another mesh might look better. But the ranks' state in memory is of the
+// first mesh.
 TEST_F(Ends, WithRestartsInAMeshOfTheirChoice_GoOnInIt) {
   TrainerProcess trainer(Arguments({"--ranks", "2", "--restarts", "1", "--parallel", "auto"}),
                          kWide);
-  // So that both ranks have committed one.
+  // Then both ranks have committed a step.
   ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
   const std::vector<pid_t> rank = trainer.Children("geminid-train: rank 1 ");
   ASSERT_EQ(rank.size(), 1);
@@ -155,7 +156,7 @@ TEST_F(Ends, WithRestartsInAMeshOfTheirChoice_GoOnInIt) {
   EXPECT_THAT(said, HasSubstr("parallel auto: as before: " + first));
 }
 
-// What the ranks left in memory has its place in the data of before.
+// The position of the state in memory is a position in the old data.
 TEST_F(Ends, WithRestartsOnOtherData_SaveWhatTheRanksLeftAndSayBoth) {
   const std::string run = folder_ / "run";
   TrainerProcess trainer(Arguments({"--ranks", "2", "--restarts", "2", "--save", run}), kWide);
@@ -212,9 +213,9 @@ TEST_F(Ends, WhenTheLossIsNotFinite_StopOnNanEndsAllRanksWithACodeOfItsOwn) {
   }
 }
 
-// Such a step can be neither completed nor given up, and another start would meet it again.
+// The step can be neither completed nor undone, and a restart would meet it again.
 TEST_F(Ends, WhenAGradientIsNotFiniteInTheBackwardPass_HaveTheSameCodeAndStartNothing) {
-  std::string letters;  // more than one: without a loss there is no gradient
+  std::string letters;  // more than one letter: without a loss there is no gradient
   for (size_t i = 0; i < 5000; ++i) letters += static_cast<char>('a' + i * i % 26);
   const std::string text = folder_.Write("letters", letters);
   for (const std::vector<std::string>& ranks : std::vector<std::vector<std::string>>{
@@ -251,7 +252,7 @@ TEST_F(Ends, WithAFrozenDaemon_CountsTheWaitAsTheDaemons) {
   EXPECT_LT(report["stall_seconds_by_cause"]["daemon"], absl::ToDoubleSeconds(taken));
 }
 
-// Frames of a line that is rewritten, without what comes before and after.
+// The frames of a line that is rewritten, without the text before and after.
 std::vector<std::string> Frames(const std::string& output) {
   constexpr char kErase[] = "\r\x1b[K";
   std::vector<std::string> frames;
@@ -285,7 +286,8 @@ TEST_F(Ends, OfTrainingAsAWhole_SayHowFastItWasAndOnWhichPath) {
   ASSERT_EQ(result.code, 0) << result.err;
   const nlohmann::json report = Report();
   const double tokens = report["tokens_per_second"], flops = report["flops_per_second"];
-  // gpt2-tiny: 2 layers of 12 * 64 * 64 weights, an output of 64 * 256, a context of 64.
+  // gpt2-tiny has 2 layers of 12 * 64 * 64 weights, an output layer of 64 * 256, and a context of
+  // 64.
   const double per_token = 6.0 * (2 * 12 * 64 * 64 + 64 * 256) + 12.0 * 2 * 64 * 64;
   EXPECT_EQ(report["flops_per_token"], per_token);
   EXPECT_DOUBLE_EQ(flops, per_token * tokens);

@@ -1,4 +1,4 @@
-// Runs in epochs: each sequence once in each, whoever trains on it.
+// Runs in epochs use each sequence once in each epoch, on any rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class Epochs : public testing::Test {
   static void TearDownTestSuite() { ranks_.reset(); }
 
  protected:
-  // 10 sequences of 32 bytes and a rest.
+  // The text has 10 sequences of 32 bytes and a rest.
   Words Arguments(const Words& more) const {
     return Words{"--text",    text_,  "--model",  "gpt2-tiny", "--context",      "32",
                  "--lr",      "3e-3", "--dtype",  "fp32",      "--warmup-steps", "2",
@@ -73,7 +73,7 @@ TEST_F(Epochs, OfARun_AreAsManyStepsAsTheyTakeAndAreReported) {
   EXPECT_EQ(other["sampling"], "replacement");
 }
 
-// The mean loss of one step that is an epoch does not depend on the order, before weights change.
+// If one step is a whole epoch, its mean loss before any update does not depend on the order.
 TEST_F(Epochs, InOneStep_HaveTheLossOfAllSequencesInWhateverOrder) {
   const Words whole = {"--epochs", "1", "--batch", "10"};
   const double in_order = Run(whole + Words{"--sampling", "sequential"})["loss"][0];
@@ -104,7 +104,7 @@ TEST_F(Epochs, OnAnyRanksAndMicroBatches_AreTheSameRun) {
   }
 }
 
-// The second epoch begins in the middle of the third step, and the run is stopped before it.
+// The second epoch begins in the middle of the third step. The run is stopped before that.
 TEST_F(Epochs, ThatAreResumedInTheMiddleOfOne_GoOnWithWhatIsLeftOfIt) {
   const Words run = {"--epochs", "3"};
   const nlohmann::json straight = Run(run + Words{"--batch", "4"});
@@ -142,7 +142,7 @@ TEST_F(Epochs, OnShards_AreThoseOnTheSameTokensAsText) {
   const nlohmann::json text = Run({"--epochs", "2"});
   const std::string bytes = SomeText(32 * 10 + 20);
   std::string tokens;
-  for (const char byte : bytes) tokens += {byte, '\0'};  // uint16
+  for (const char byte : bytes) tokens += {byte, '\0'};  // as uint16
   folder_.Write("shards/a.bin", tokens.substr(0, 202));
   folder_.Write("shards/b.bin", tokens.substr(202));
   Words arguments = Arguments({"--epochs", "2"});

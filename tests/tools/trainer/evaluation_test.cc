@@ -1,4 +1,4 @@
-// --eval-only: the loss of a model, without training it.
+// --eval-only: the loss of a model without training.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -61,7 +61,7 @@ class EvaluationOfAModel : public testing::Test {
     EXPECT_TRUE(ended.ok()) << testing::PrintToString(arguments) << ended;
     return ended.ok() ? nlohmann::json::parse(std::ifstream(report_)) : nlohmann::json();
   }
-  // A run of four steps in save_, and its report.
+  // Trains four steps, saves into save_, and returns the report.
   nlohmann::json Trained(const Words& more) const {
     return Run(OnText(Words{"--steps", "4", "--lr", "3e-3", "--warmup-steps", "2", "--save", save_,
                             "--export", export_} +
@@ -79,7 +79,7 @@ class EvaluationOfAModel : public testing::Test {
   inline static std::unique_ptr<RankThreads> ranks_;
 };
 
-// To the last bit, in both types: the loss is that of the values that the run had.
+// The losses are equal to the last bit in both types, because the values are those of the run.
 TEST_F(EvaluationOfAModel, OfACheckpoint_IsTheLossThatItsRunMeasuredLast) {
   for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny"},
                                                {"--model", "llama-tiny", "--dtype", "fp32"},
@@ -123,7 +123,7 @@ TEST_F(EvaluationOfAModel, OfAHuggingFaceFolder_IsThatOfTheCheckpointWithTheSame
   EXPECT_EQ(exported["validation_loss_hex"], checkpoint["validation_loss_hex"]);
 }
 
-// Two bytes a parameter in bf16 and four in fp32: weights, and nothing of an optimizer.
+// Weights take two bytes per parameter in bf16 and four in fp32. There is no optimizer state.
 TEST_F(EvaluationOfAModel, HasNoStateButWeightsAndWritesNothingButTheReport) {
   const nlohmann::json trained = Trained({"--model", "gpt2-tiny", "--dtype", "fp32"});
   const auto before = folder_.Entries();

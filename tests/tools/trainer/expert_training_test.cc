@@ -1,4 +1,4 @@
-// Runs of models with experts: where experts are, and how the run is cut, changes no bit of it.
+// Runs of models with experts: neither the experts' places nor the run's mesh change a bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class ExpertTraining : public ComparedRuns {
   CommandResult RunFor(const Words& more) const { return RunTrainer(Arguments(more)); }
 };
 
-// Experts that are spread over ranks.
+// Experts are spread over ranks.
 class SpreadExpertTraining : public ExpertTraining {};
 
 TEST_F(ExpertTraining, LowersTheLossAndReportsTheShape) {
@@ -57,7 +57,8 @@ TEST_F(ExpertTraining, WhereverExpertsAre_HasTheSameBits) {
   }
 }
 
-// The weights take 2.0 MB, of which 1.6 MB are experts: these come when they are used, and leave.
+// The weights take 2.0 MB, of which 1.6 MB are experts. Experts are loaded when needed and evicted
+// again.
 TEST_F(ExpertTraining, InLessMemoryThanItsWeights_HasTheBitsOfUnlimited) {
   const Words flags = {"--layers", "4", "--experts", "8", "--batch", "1"};
   const json unlimited = RunOnce(flags);
@@ -67,7 +68,7 @@ TEST_F(ExpertTraining, InLessMemoryThanItsWeights_HasTheBitsOfUnlimited) {
   EXPECT_LT(limited["device_bytes_limit"].get<uint64_t>(), weight_bytes);
   EXPECT_LE(limited["device_bytes_peak"]["total"].get<uint64_t>(),
             limited["device_bytes_limit"].get<uint64_t>());
-  // All weights in the forward pass and in the backward pass of each step, but what could stay.
+  // All weights for the forward and backward pass of each step, except those that could stay.
   const uint64_t passes = 2 * 4 * weight_bytes;
   EXPECT_GT(limited["h2d_bytes"].get<uint64_t>(), passes / 4);
 }
@@ -80,7 +81,7 @@ TEST_F(ExpertTraining, OverRanks_IsCloseToOneAndDoesNotDependOnMemory) {
   ExpectSameBits(Run(flags + Words{"--ranks", "2", "--placement", "cpu"}), two);
 }
 
-// Which tokens are dropped depends on their sequence alone.
+// The dropped tokens depend only on their sequence.
 TEST_F(ExpertTraining, WithACapacity_DropsTokensAndIsTheSameOverRanks) {
   const Words flags = {"--dtype", "fp32", "--clip-norm", "0.5", "--expert-capacity", "0.8"};
   const json one = RunOnce(flags);
@@ -102,7 +103,7 @@ TEST_F(ExpertTraining, InEachOfZerosStages_IsThatOfTheThirdWhateverTheMemory) {
   const json second = Run(flags + Words{"data=2,zero=2"});
   ExpectSameBits(second, third);
   EXPECT_LT(second["received_bytes"], third["received_bytes"]);
-  // Too little for all weights beside their gradients.
+  // Too little memory for all weights beside their gradients.
   const json limited = Run(flags + Words{"data=2,zero=2", "--device-memory", "3MiB"});
   ExpectSameBits(limited, third);
   EXPECT_EQ(limited["received_bytes"], second["received_bytes"]);
@@ -163,7 +164,7 @@ TEST_F(ExpertTraining, SpreadOverRanks_IsCloseToOneRank) {
   }
 }
 
-// With an optimizer that does not make large steps of small gradients, whose rounding shows.
+// The optimizer does not make large steps of small gradients, whose rounding would show.
 TEST_F(SpreadExpertTraining, SpreadOverRanks_HasWeightsCloseToThoseOfOneRank) {
   const auto weights = [&](const Words& more) {
     fs::remove_all(run_);
@@ -199,7 +200,7 @@ TEST_F(SpreadExpertTraining, SpreadOverRanks_DoesNotDependOnMemory) {
   }
 }
 
-// Of each stage the experts are spread over ranks of their own.
+// Each stage's experts are spread over its own ranks.
 TEST_F(SpreadExpertTraining, SpreadInAPipeline_IsCloseToOneRankAndDoesNotDependOnMemory) {
   const Words flags = {"--dtype",     "fp32", "--layers",       "4",   "--accumulate", "4",
                        "--clip-norm", "0.3",  "--balance-loss", "0.5", "--validation", "0.2",
@@ -235,7 +236,7 @@ TEST_F(SpreadExpertTraining, SpreadWithALossScaleOfAPowerOfTwo_HasTheBitsOfNone)
   EXPECT_EQ(scaled["overflowed_steps"], 0);
 }
 
-// Weights that grow until they are not finite, and with them all gradients.
+// The weights grow until they and all gradients are not finite.
 TEST_F(SpreadExpertTraining, SpreadWithGradientsThatOverflow_LeavesOutTheSameStepsAsOneRank) {
   const Words flags = {"--loss-scale", "dynamic", "--dtype", "fp32", "--steps",        "12",
                        "--clip-norm",  "0",       "--lr",    "1e3",  "--weight-decay", "100"};
@@ -270,8 +271,8 @@ TEST_F(SpreadExpertTraining, SavedSpread_GoesOnInAnyMesh) {
   }
 }
 
-// A rate of zero changes no weight: what one rank reads of a spread run's checkpoint is what that
-// had.
+// A rate of zero changes no weight. So one rank that reads a spread run's checkpoint has its
+// weights.
 TEST_F(SpreadExpertTraining, SavedSpread_HasTheBitsOfItsWeightsOnOneRank) {
   for (const char* dtype : {"fp32", "bf16"}) {
     fs::remove_all(run_);
@@ -290,7 +291,7 @@ TEST_F(SpreadExpertTraining, SpreadWithAFrozenExpertAndDropout_IsCloseToOneRank)
   ExpectNear(Run(flags + Words{"--parallel", "expert=2"}), Run(flags));
 }
 
-// What all have counts once, and of an expert its ranks know all.
+// Tensors that all ranks have count once. The ranks of an expert know the whole expert.
 TEST_F(SpreadExpertTraining, SpreadWithOptimizersOfWholeTensors_IsCloseToOneRank) {
   size_t rules = 0;
   for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("lars", "10"),
@@ -306,7 +307,7 @@ TEST_F(SpreadExpertTraining, SpreadWithOptimizersOfWholeTensors_IsCloseToOneRank
   }
 }
 
-// Without it, whoever is chosen early is chosen more and more.
+// Without the balance loss, experts that are chosen early are chosen more and more.
 TEST_F(ExpertTraining, TheBalanceLoss_ChangesTheRun) {
   EXPECT_NE(Run({"--balance-loss", "0"})["weights_sha256"],
             Run({"--balance-loss", "1"})["weights_sha256"]);

@@ -1,4 +1,4 @@
-// What a save that failed while training went on is to the saves after it.
+// The effect of a save that failed during training on later saves.
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A parameter of one element, on one rank. The snapshot of `lost_step` fails.
+// A model with one parameter of one element, on one rank. The snapshot of `lost_step` fails.
 class OneValue final : public zero::ModelState {
  public:
   explicit OneValue(uint64_t lost_step) : lost_step_(lost_step) {}
@@ -106,7 +106,7 @@ TEST_F(FailedSaves, SaveAfterOne_SaysItAndSaves) {
               ElementsAre("step-000000001", "step-000000003"));
 }
 
-// The ranks that took over were asked for an end before they trained.
+// The ranks that took over were asked to end before they trained.
 TEST_F(FailedSaves, OfStateThatDivergedBeforeItWasHandedOver_SayThatItHas) {
   EXPECT_TRUE(SaveNext(/*last=*/false).ok());
   const auto take_over = [&]() -> absl::StatusOr<std::optional<RunPosition>> {

@@ -1,5 +1,5 @@
-// What tells the families apart, in runs that are divided over ranks: sliding windows, biases of
-// queries and keys, norms of heads, scaled rotary positions, parallel blocks. Against the same runs
+// The families' particular features, in runs that are divided over ranks: sliding windows, biases
+// of queries and keys, norms of heads, scaled rotary positions, parallel blocks. Compares with runs
 // of one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,17 +17,17 @@ namespace {
 
 using nlohmann::json;
 
-// A window of half a sequence.
+// Its window is half a sequence.
 const Words kMistral = {"--model", "mistral-tiny"};
 const Words kQwen2 = {"--model", "llama-tiny", "--family", "qwen2"};
-// Positions that begin with row 2 of their table, which is the output layer too.
+// Its positions begin with row 2 of their table, and the token table is also the output layer.
 const Words kOpt = {"--model", "gpt2-tiny", "--family", "opt"};
-// Blocks in which attention and MLP read the same.
+// In its blocks attention and MLP have the same input.
 const Words kPythia = {"--model", "pythia-tiny"};
-// Heads that are wider together than the stream, and one table.
+// Its heads together are wider than the residual stream, and it has one table.
 const Words kQwen3 = {"--model", "qwen3-tiny"};
 
-// An encoder with a table at both ends, that foretells masked tokens.
+// An encoder that predicts masked tokens and has a table at both ends.
 const Words kBert = {"--model", "bert-tiny"};
 
 Words Cut(const std::string& axes) { return {"--parallel", axes}; }
@@ -38,7 +38,7 @@ class FamilyTraining : public ComparedRuns {
       : ComparedRuns({"--accumulate", "4", "--context", "48", "--layers", "4", "--dtype", "fp32"}) {
   }
 
-  // The flags that load a model of `flags` with rotary positions of that scaling.
+  // The flags that load a model of `flags` with this scaling of rotary positions.
   Words Scaled(const Words& flags, const json& scaling) const {
     const std::string folder = made_here_ / "scaled";
     std::filesystem::remove_all(folder);
@@ -60,7 +60,7 @@ TEST_F(FamilyTraining, InAPipelineOrOverData_IsThatOfOneRank) {
     const json staged = Run(unclipped + Cut("pipeline=2"));
     if (model == kMistral || model == kQwen2 || model == kPythia) {
       ExpectSameBits(staged, one);
-    } else {  // the gradients of both ends' tables are added up
+    } else {  // the gradients of both ends' tables are added
       ExpectNear(staged, one);
     }
     ExpectNear(Run(unclipped + Cut("data=2")), one);
@@ -103,7 +103,7 @@ TEST_F(FamilyTraining, WithCutLayers_IsCloseToOneRank) {
   }
 }
 
-// Which tokens are masked depends on the sample and the seed alone.
+// The masked tokens depend only on the sample and the seed.
 TEST_F(FamilyTraining, OfMaskedTokens_GoesOnWithTheSameBitsAndMeasuresTheSameLoss) {
   const Words model = kBert + Words{"--validation", "0.1", "--dropout", "0.1"};
   const json whole = Run(model);
@@ -127,7 +127,7 @@ TEST_F(FamilyTraining, WithAWindow_IsNotThatWithout) {
   EXPECT_NE(windowed["loss_hex"], whole["loss_hex"]);
 }
 
-// Positions of cut sequences, and of layers that are cut, are scaled too.
+// The positions of sharded sequences and layers are scaled, too.
 TEST_F(FamilyTraining, WithScaledRotaryPositions_IsCloseToOneRankInEveryMesh) {
   const json yarn = {
       {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};

@@ -1,4 +1,4 @@
-// Training a part of a model: frozen parameters and adapters.
+// Trains a part of a model: frozen parameters and adapters.
 #include "training/models/fine_tuning.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ ModelConfig WithAdapters(ModelConfig config) {
 
 bool EndsWith(const std::string& name, const std::string& end) { return name.ends_with(end); }
 
-// The layers with their adapters added, written out by the definition.
+// The layers with their adapters added, as the definition says.
 NamedTensors Merged(const NamedTensors& tensors, const ModelConfig& config) {
   const std::string a_name = ".lora_A.weight";
   NamedTensors merged = tensors;
@@ -112,7 +112,7 @@ TEST(FrozenParameters, OfAnyKind_LeaveTheOthersGradientsAsTheyWere) {
     DenseParameters whole(all, DataType::kFloat32, 1, kWorkspaceBytes);
     Stir(whole);
     ASSERT_TRUE(model->TrainMicroBatch(whole, batch.view(), 1.0F).ok());
-    // Every parameter is frozen alone, and every one but it.
+    // Freezes each parameter alone, and all parameters except this one.
     for (size_t chosen = 0; chosen < all.size(); ++chosen) {
       for (const bool alone : {false, true}) {
         std::vector<ParameterSpec> specs = all;
@@ -210,7 +210,7 @@ TEST_F(FineTuning, ByAdapters_MovesThemAloneGoesOnAndIsMerged) {
         ASSERT_NEAR(values[i], expected.at(tensor)[i], 1e-6) << tensor;
       }
     }
-    // Both write the same text; the checkpoint knows that it has adapters.
+    // Both generate the same text. The checkpoint records that it has adapters.
     const std::vector<std::string> prompt = {"--prompt", "abe",     "--tokens",
                                              "12",       "--dtype", "fp32"};
     const auto generate = [&](const std::string& from) {

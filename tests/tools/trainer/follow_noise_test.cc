@@ -62,7 +62,7 @@ class FollowNoise : public testing::Test {
   inline static std::unique_ptr<RankThreads> ranks_;
 };
 
-// Whose updates are so dear that it grows at each review that is sure of the noise.
+// Updates are so expensive that the number grows at each review that is sure of the noise.
 const Words kGrows = {"--batch",       "2",   "--ranks", "2",  "--accumulate", "auto:1:4",
                       "--update-cost", "1e6", "--steps", "100"};
 
@@ -97,7 +97,7 @@ TEST_F(FollowNoise, InARun_TakesTheStepsThatTheChangesSay) {
   EXPECT_EQ(report["ended_by"], "steps");
 }
 
-// The line after which steps are larger says why, and the rate of the next is that of its size.
+// The line before larger steps gives the reason. The next line's rate is that of the new size.
 TEST_F(FollowNoise, InItsLog_SaysWhenAndWhyAndAtWhichRate) {
   const std::string log = folder_ / "log";
   const nlohmann::json report = Run(kGrows + Words{"--log", log});
@@ -122,7 +122,7 @@ TEST_F(FollowNoise, InItsLog_SaysWhenAndWhyAndAtWhichRate) {
   }
 }
 
-// With a rate of 0 weights stay, and a step's loss is the mean of those of its sequences.
+// With a rate of 0 weights stay, so a step's loss is the mean of its sequences' losses.
 TEST_F(FollowNoise, InARun_TrainsOnTheSequencesInTheSameOrder) {
   const nlohmann::json single =
       Run({"--batch", "2", "--ranks", "2", "--steps", "100", "--lr", "0"});
@@ -158,7 +158,7 @@ TEST_F(FollowNoise, InEpochs_SeesEachSequenceAsOften) {
   EXPECT_LT(report["steps_done"], 150);
 }
 
-// Checkpoints between and beside reviews, the first before the cost of an update is known.
+// The checkpoints are between and at reviews; the first precedes the known cost of an update.
 TEST_F(FollowNoise, ThatIsResumedFromAnyCheckpoint_IsTheSameRunToTheBit) {
   for (const Words& run :
        {kGrows + Words{"--optimizer", "sgd"},
@@ -186,7 +186,7 @@ TEST_F(FollowNoise, ThatIsResumedFromAnyCheckpoint_IsTheSameRunToTheBit) {
   }
 }
 
-// What was measured is part of the run.
+// The measured cost is part of the run.
 TEST_F(FollowNoise, WhoseUpdateCostWasMeasured_IsResumedToTheBit) {
   const std::string all = folder_ / "all", from = folder_ / "from";
   const nlohmann::json straight =
@@ -225,7 +225,7 @@ TEST_F(FollowNoise, InAMeshThatDoesNotMeasure_IsRefusedOnce) {
   EXPECT_THAT(one.err, HasSubstr("give auto:2:4"));
 }
 
-// Killed beyond the first change: what the ranks left in memory has the decision's state.
+// The rank is killed after the first change. The state in memory includes that of the decision.
 TEST_F(FollowNoise, WhoseRankIsKilled_GoesOnToTheSameBits) {
   constexpr int kColumns = 200;
   const Words run = {"--batch",       "2",   "--ranks", "2",  "--accumulate", "auto:1:4",

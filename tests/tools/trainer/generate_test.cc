@@ -1,4 +1,4 @@
-// Writing on after a text, as a user asks for it.
+// Continues a text, as a user asks for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ constexpr char kPrompt[] = "line 3 of";
 
 class Generated : public testing::Test {
  protected:
-  // Trains a little, so that what is likely is not a tie, and returns the checkpoint.
+  // Trains a little, so that the likeliest token is not a tie. Returns the checkpoint.
   std::string Train(const std::vector<std::string>& model) {
     const std::string run = folder_ / "run";
     std::vector<std::string> arguments = {"--text",  text_,     "--steps", "60",
@@ -92,14 +92,14 @@ TEST_F(Generated, AtAnEndOfSequenceToken_Stops) {
   const std::vector<int> all = tokens();
   ASSERT_EQ(all.size(), 12u);
   nlohmann::json config = nlohmann::json::parse(std::ifstream(folder + "/config.json"));
-  EXPECT_TRUE(config["eos_token_id"].is_null());  // bytes end nothing
+  EXPECT_TRUE(config["eos_token_id"].is_null());  // no byte ends a text
   config["eos_token_id"] = {300, all[5]};
   std::ofstream(folder + "/config.json") << config;
   const std::vector<int> until(all.begin(), std::find(all.begin(), all.end(), all[5]) + 1);
   EXPECT_EQ(tokens(), until);
 }
 
-// The likeliest tokens of narrower weights may be others: those of the run's own type count.
+// Narrower weights may have other likeliest tokens, so the run's own type is used.
 TEST_F(Generated, OfARunWithItsOwnTypes_ComputesInThem) {
   const std::string folder = Train({"--model", "gpt2-tiny", "--dtype", "fp32"});
   const auto logits = [&](std::vector<std::string> more) {
@@ -114,7 +114,7 @@ TEST_F(Generated, OfARunWithItsOwnTypes_ComputesInThem) {
 }
 
 TEST_F(Generated, WithWeightsLargerThanTheDevice_IsTheSameText) {
-  // Eight layers: 800 KiB of weights in bf16.
+  // Eight layers have 800 KiB of weights in bf16.
   const std::string folder = Train({"--model", "gpt2-tiny", "--layers", "8"});
   const std::string ample = Text(folder, {});
   EXPECT_THAT(ample, testing::StartsWith(kPrompt));
@@ -144,7 +144,7 @@ TEST_F(Generated, WithRememberedKeysOrWithout_IsTheSameText) {
 }
 
 TEST_F(Generated, WhereKeysDoNotFit_ComputesAgainUnlessToldOtherwise) {
-  // Keys and values of 1,000 tokens in eight layers: 2.0 MiB.
+  // Keys and values of 1,000 tokens in eight layers take 2.0 MiB.
   const CommandResult trained =
       RunTrainer({"--text", text_, "--model", "gpt2-tiny", "--layers", "8", "--context", "1024",
                   "--batch", "1", "--steps", "1", "--quiet", "--save", folder_ / "long"});

@@ -1,6 +1,6 @@
-// How runs on a GPU end when something under them does: the daemon is killed, the driver hangs, the
-// GPU falls off the bus. Each says what happened, and leaves the GPUs' memory as it was. On a
-// driver without a GPU.
+// How runs on a GPU end when something beneath them fails: the daemon is killed, the driver hangs,
+// or the GPU falls off the bus. Each run says what happened, and leaves the GPUs' memory as it was.
+// The driver is a double without a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,20 +30,20 @@ constexpr int kDeadline = 6;
 
 class GpuEnds : public ::testing::Test {
  protected:
-  // A run without end, on the GPUs.
+  // A run without end on the GPUs.
   Words Forever(const Words& more) const {
     Words words = {"--text",    text_, "--model",  "gpt2-tiny", "--batch", "2",
                    "--context", "8",   "--device", "cuda",      "--steps", "1000000"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  // Who had some may be at its end still.
+  // Waits, because processes with memory may still be ending.
   void ExpectMemoryBack() const {
     for (int device = 0; device < kDevices; ++device) {
       while (node_.used_bytes(device) != 0) std::this_thread::yield();
     }
   }
-  // The GPUs are as good as they were.
+  // The GPUs still work.
   void ExpectNextRunTrains() const {
     const CommandResult result = RunTrainer(Forever({"--steps", "2"}));
     EXPECT_EQ(result.code, 0) << result.err;
@@ -61,7 +61,7 @@ class GpuEnds : public ::testing::Test {
   const std::string text_ = folder_.Write("text", std::string(5000, 'x'));
 };
 
-// Of a driver or a GPU that does not answer, for which runs wait some seconds.
+// A driver or a GPU that does not answer. Runs wait some seconds for it.
 class GpuHangs : public GpuEnds {};
 
 TEST_F(GpuEnds, KilledDaemon_EndsTheRunWithItsReasonAndLeavesTheMemoryAsItWas) {
@@ -104,7 +104,7 @@ TEST_F(GpuEnds, GpuThatIsLost_EndsTheRunWithItsReasonAndLeavesTheMemoryAsItWas) 
   ExpectNextRunTrains();
 }
 
-// Whatever thread has met it.
+// Any thread may meet the hanging call.
 TEST_F(GpuHangs, DriverThatHangs_EndsTheRunWithItsReasonAndLeavesTheMemoryAsItWas) {
   for (const std::string call : {"cuMemcpyHtoDAsync", "cuLaunchKernel", "cuEventQuery"}) {
     TrainerProcess run(Forever({"--timeout", "1", "--placement", "cpu"}), kWide);

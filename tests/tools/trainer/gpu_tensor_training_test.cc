@@ -1,5 +1,5 @@
-// Layers that are cut over ranks with a GPU (tensor=1d:N), on a driver without one, against one
-// rank there and against the same cut on the host.
+// Layers sharded over ranks with a GPU (tensor=1d:N), on a driver without a GPU. Compares with one
+// rank there, and with the same sharding on the host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,11 +26,11 @@ const Words kGpt2 = {"--model", "gpt2-tiny", "--dtype", "fp32"};
 const Words kLlama = {"--model", "llama-tiny", "--dtype", "bf16"};
 const Words kCuda = {"--device", "cuda"};
 
-// Of losses over three steps.
+// Tolerances of losses over three steps.
 constexpr double kRounding = 1e-6;   // fp32
 constexpr double kNarrow = 0x1p-10;  // bf16, which has 8 digits
 
-// Losses, of which each step's depend on all weights after the step before.
+// Compares losses. Each step's loss depends on all weights after the last step.
 void ExpectClose(const nlohmann::json& got, const nlohmann::json& want, double tolerance) {
   ASSERT_EQ(got["loss"].size(), want["loss"].size());
   for (size_t i = 0; i < want["loss"].size(); ++i) {
@@ -51,7 +51,7 @@ class GpuTensorTraining : public GpuTraining {
   }
 };
 
-// Of what does not depend on who multiplies (QuickProducts).
+// Results that do not depend on the products' kernels (QuickProducts).
 class GpuTensorMeshes : public GpuTensorTraining {};
 
 TEST_P(GpuTensorTraining, LayersOverTwoRanks_AreThoseOfOneRankAndOfTheHostsCut) {
@@ -77,7 +77,7 @@ TEST_P(GpuTensorTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits)
                                    {"--device-memory", "2MiB", "--activations", "keep"},
                                    {"--activations", "recompute"},
                                    {"--optimizer-state", "host"}};
-  // 2.4 MB of weights of a rank, or more.
+  // A rank has at least 2.4 MB of weights.
   std::vector<std::tuple<Words, const char*, std::vector<Words>>> runs = {{kGpt2, "6", many},
                                                                           {kLlama, "14", few}};
   if (!LongTests()) {
@@ -116,7 +116,7 @@ TEST_P(GpuTensorMeshes, BesideOtherAxes_AreThoseOfOneRank) {
   ExpectMemoryBack();
 }
 
-// Saved by ranks that share layers on GPUs, on the host, or by one that has them whole.
+// The ranks that save share layers on GPUs, or on the host, or one rank has whole layers.
 TEST_P(GpuTensorMeshes, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
   struct Place {
     const char* name;
@@ -133,7 +133,7 @@ TEST_P(GpuTensorMeshes, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
     std::filesystem::remove_all(saved);
     const Words saves = With(kGpt2, {"--save", saved, "--save-every", "2"});
     const nlohmann::json first = Train(With(saves, before.words));
-    // Nothing is left to do: what is read is what was saved.
+    // No step is left, so the values read are the values saved.
     const nlohmann::json read = Train(With(With(saves, after.words), {"--resume"}));
     EXPECT_EQ(read["weights_sha256"], first["weights_sha256"]);
     std::filesystem::remove_all(saved + "/step-000000003");
@@ -149,7 +149,7 @@ class GpuTensorTrainingBesideADaemon : public GpuTrainingBesideADaemon {};
 
 TEST_P(GpuTensorTrainingBesideADaemon, OnAGpuEach_AddsUpByNcclWithTheBitsOfOneGpu) {
   for (const Words& model : {kGpt2, kLlama}) {
-    // More than goes as one message to each.
+    // More than fits into one message to each rank.
     const Words cut = With(
         model, {"--parallel", "tensor=1d:2", "--batch", "8", "--context", "32", "--steps", "2"});
     const auto before = node_.calls("ncclSend");
@@ -187,7 +187,7 @@ TEST_P(GpuTensorTrainingBesideADaemon, KilledRank_IsNamedAndEndsTheOtherWithinTw
   }
 }
 
-// All go on after the last step that any of them had committed.
+// All ranks go on after the last step that any of them had committed.
 TEST_P(GpuTensorTrainingBesideADaemon, KilledRankOfARunWithRestarts_CostsAStartAndNoBit) {
   const auto cut = [](const std::string& steps) {
     return With(With(kGpt2, kCuda), {"--parallel", "tensor=1d:2", "--restarts", "1",
@@ -206,7 +206,7 @@ TEST_P(GpuTensorTrainingBesideADaemon, KilledRankOfARunWithRestarts_CostsAStartA
   ExpectMemoryBack();
 }
 
-// A daemon with one device of either kind, which ranks get in turn.
+// A daemon with one device of each kind. Ranks get them in turn.
 class GpuTensorTrainingOnBoth : public GpuTrainingBesideADaemon {
  protected:
   GpuTensorTrainingOnBoth()

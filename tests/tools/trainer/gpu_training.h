@@ -1,4 +1,4 @@
-// geminid-train on a GPU, end to end, on a driver without one: what its tests share.
+// Shared by the tests of geminid-train on a GPU, end to end, on a driver without a GPU.
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_GPU_TRAINING_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_GPU_TRAINING_H_
 
@@ -26,8 +26,8 @@ inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 enum class Products { kOwnKernels, kLibrary };
 
-// For what does not depend on who multiplies: our own kernels, of which each thread is computed one
-// after the other, take their turn in the thorough form.
+// For results that do not depend on the products' kernels. Our own kernels run each thread one
+// after the other here, so only long tests use them.
 inline std::vector<Products> QuickProducts() {
   if (!LongTests()) return {Products::kLibrary};
   return {Products::kOwnKernels, Products::kLibrary};
@@ -47,7 +47,7 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
                .libnccl = GEMINID_NCCL_DOUBLE}),
         devices_(devices) {}
 
-  // Whether the last run took what it was to take, and said so.
+  // Checks that the last run used the products it should use, and reported this.
   void ExpectProducts(const nlohmann::json& report) const {
     const bool library = GetParam() == Products::kLibrary;
     const std::string by = report["products_by"];
@@ -58,14 +58,14 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
                                                     : "products: kernels of our own"));
   }
 
-  // Of a run of a few steps, unless `more` says otherwise.
+  // The arguments of a run of a few steps, unless `more` says otherwise.
   Words Arguments(const Words& more) const {
     return With({"--text", text_, "--steps", "3", "--batch", "2", "--lr", "3e-3", "--context", "8",
                  "--report", folder_ / "report.json"},
                 more);
   }
 
-  // Its report.
+  // Trains, and returns the report.
   nlohmann::json Train(const Words& more) {
     const CommandResult result = RunTrainer(Arguments(more), environment_);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -81,7 +81,7 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
     return words;
   }
 
-  // Who had some may be at its end still.
+  // Waits, because processes with memory may still be ending.
   void ExpectMemoryBack() const {
     for (int device = 0; device < devices_; ++device) {
       while (node_.used_bytes(device) != 0) std::this_thread::yield();
@@ -98,11 +98,11 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
   const int devices_;
   const base::TemporaryFolder folder_;
   const std::string text_ = folder_.Write("text", SomeText());
-  Words environment_;  // beside that of the test
-  std::string said_;   // by the last run
+  Words environment_;  // added to the test's own environment
+  std::string said_;   // the output of the last run
 };
 
-// Sums have another order than on the host, which moves a loss by roundings of fp32, or of bf16.
+// Sums have another order than on the host, which changes a loss by roundings of fp32 or bf16.
 inline constexpr double kFloatTolerance = 1e-4;
 inline constexpr double kBFloat16Tolerance = 2e-2;
 
@@ -113,7 +113,7 @@ inline void ExpectNear(const nlohmann::json& report, const nlohmann::json& host,
   }
 }
 
-// With a daemon that lives on, and two GPUs.
+// With a daemon that outlives the runs, and two GPUs.
 class GpuTrainingBesideADaemon : public GpuTraining {
  protected:
   explicit GpuTrainingBesideADaemon(int devices = 2, int instances = 0,
@@ -128,7 +128,7 @@ class GpuTrainingBesideADaemon : public GpuTraining {
     environment_ = {"GEMINID_SOCKET=" + env_.socket()};
   }
 
-  const std::string of_daemon_;  // its devices
+  const std::string of_daemon_;  // the daemon's devices
   testing::DaemonEnv env_;
 };
 

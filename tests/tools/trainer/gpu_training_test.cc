@@ -1,6 +1,6 @@
-// geminid-train on a GPU, end to end, on a driver without one: a daemon of its own, the agent,
-// arenas with evictions, the model's kernels on a stream, the optimizer on either side; with
-// products of our own kernels and of a cuBLASLt without a GPU.
+// geminid-train on a GPU, end to end, on a driver without a GPU. It has a daemon of its own, the
+// agent, arenas with evictions, the model's kernels on a stream, and the optimizer on either side.
+// Products come from our own kernels or from a double of cuBLASLt.
 #include "tests/tools/trainer/gpu_training.h"
 
 #include <gmock/gmock.h>
@@ -30,16 +30,16 @@ bool StartsWithCudnn(const std::string& attention_by) {
 }
 
 class GpuTrainingByLibrary : public GpuTraining {};
-// Of weights that do not all find room.
+// Weights that do not all fit.
 class GpuArenas : public GpuTraining {};
-// Of what does not depend on who multiplies (QuickProducts).
+// Results that do not depend on the products' kernels (QuickProducts).
 class GpuOptimizers : public GpuTraining {};
 class GpuMeshes : public GpuTraining {};
 class GpuText : public GpuTraining {};
 class GpuRanksBesideADaemon : public GpuTrainingBesideADaemon {};
 
 TEST_P(GpuArenas, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
-  // 2.4 MB of weights.
+  // The weights take 2.4 MB.
   const Words model = {"--model", "gpt2-tiny", "--layers", "6", "--hidden", "128",
                        "--batch", "1",         "--steps",  "2", "--device", "cuda"};
   const nlohmann::json free = Train(model);
@@ -60,9 +60,9 @@ TEST_P(GpuArenas, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
   ExpectMemoryBack();
 }
 
-// A stream that waits for a word of the host's stands still for a thread's waking up. It does so
-// for chunks that arrive, of weights and of gradients, and not for what the engine notes of each
-// operator, which are four things.
+// A stream that waits for a word of the host's stops for the time in which a thread wakes up. It
+// does so for chunks of weights and gradients that arrive. It must not do so for the engine's four
+// notes of each operator.
 TEST_P(GpuOptimizers, WhereEverythingFits_OperatorsThemselvesDoNotStopTheirStreamForTheHost) {
   constexpr uint64_t kSteps = 4, kOperators = 2 * (1 + 2 * 4 + 1);  // forward and backward
   const Words model = {"--model", "gpt2-tiny", "--layers", "4", "--device", "cuda"};
@@ -104,22 +104,22 @@ TEST_P(GpuOptimizers, OfWholeTensorsWithTheirStateThere_HaveTheHostsBitsAndBring
         Train(With(With(model, {"--optimizer", optimizer, "--device", "cuda"}), where));
     return std::pair(report, node_.bytes_to_host(0) - before);
   };
-  // With factors of rows and columns in the arena, too, and with those on the host.
+  // In the first place the factors of rows and columns are in the arena, in the second on the host.
   const std::vector<Words> places = {{"--placement", "device"}, {"--optimizer-state", "device"}};
-  std::vector<uint64_t> beside_the_steps;  // what comes down whatever the optimizer
+  std::vector<uint64_t> beside_the_steps;  // bytes to the host with any optimizer
   for (const Words& where : places) beside_the_steps.push_back(train("adamw", where).second);
   for (const std::string optimizer : {"lamb", "lars", "adafactor", "came"}) {
     const auto [by_host, unused] = train(optimizer, {"--optimizer-state", "host"});
     for (size_t i = 0; i < places.size(); ++i) {
       SCOPED_TRACE(optimizer + " with " + places[i][0]);
       const auto [there, brought_down] = train(optimizer, places[i]);
-      // Two numbers of each tensor and step would be a tenth of this, one array of the state 40
-      // times.
+      // Two numbers per tensor and step would be a tenth of this; one array of the state would be
+      // 40 times as much.
       EXPECT_LT(brought_down, beside_the_steps[i] + 8 * 1024);
       EXPECT_EQ(there["loss_hex"], by_host["loss_hex"]);
       EXPECT_EQ(there["weights_sha256"], by_host["weights_sha256"]);
     }
-    // Its sums are the host's, over state that lies there.
+    // With streamed state the sums are those of the host.
     const nlohmann::json streamed = train(optimizer, {"--optimizer-state", "streamed"}).first;
     EXPECT_EQ(streamed["loss_hex"], by_host["loss_hex"]) << optimizer;
     EXPECT_EQ(streamed["weights_sha256"], by_host["weights_sha256"]) << optimizer;
@@ -140,7 +140,7 @@ TEST_P(GpuTraining, WithDropoutAdaptersAndSeveralMicroBatches_ComputesWhatTheHos
   }
 }
 
-// But for a table that is on two stages, whose gradients are added up in another order.
+// Except for a table on two stages, whose gradients are added in another order.
 TEST_P(GpuMeshes, StagesOfAPipeline_HaveTheBitsOfOneRankWhateverTheArena) {
   for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
                                                {"--model", "llama-tiny", "--dtype", "bf16"}}) {
@@ -170,7 +170,7 @@ TEST_P(GpuMeshes, StagesOfAPipeline_HaveTheBitsOfOneRankWhateverTheArena) {
   ExpectMemoryBack();
 }
 
-// Sums over tensors of all stages, wherever each stage's state is.
+// The sums are over tensors of all stages, wherever each stage's state is.
 TEST_P(GpuOptimizers, OfWholeTensorsOnStages_ComputeWhatTheHostDoes) {
   for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("came", "1e-4")}) {
     const Words run = {"--model",     "gpt2-tiny", "--layers", "4", "--dtype",      "fp32",
@@ -206,7 +206,7 @@ TEST_P(GpuMeshes, ThatTheHostAloneComputes_AreRefusedBeforeTheyStart) {
 
 TEST_P(GpuText, OfValuesThatWereTrainedThere_IsTheHostsWithKeysRememberedOrNot) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
-    // Trained a little, so that what is likely is not a tie; the last step on the GPU.
+    // Trains a little, so that the likeliest token is not a tie. The last step is on the GPU.
     const std::string begun = folder_ / ("begun " + model);
     const std::string saved = folder_ / ("saved " + model);
     const Words longer = {"--context", "32"};
@@ -225,14 +225,13 @@ TEST_P(GpuText, OfValuesThatWereTrainedThere_IsTheHostsWithKeysRememberedOrNot) 
                                                {"--kv-cache", "auto", "--placement", "cpu"}}) {
       EXPECT_EQ(text(With({"--device", "cuda"}, how)), host) << model << " " << how[1];
     }
-    // Bolder, where all of a token's bits decide.
+    // At a higher temperature all of a token's bits matter.
     const Words bold = {"--device", "cuda", "--temperature", "1.5"};
     EXPECT_EQ(text(With(bold, {"--kv-cache", "on"})), text(With(bold, {"--kv-cache", "off"})));
   }
 }
 
-// Of the line of a run that says what was measured of its activations; what was out of the question
-// takes forever.
+// The times in a run's line about its activations. A choice that was impossible takes for ever.
 struct Measured {
   double keep_ms = std::numeric_limits<double>::infinity();
   double offload_ms = std::numeric_limits<double>::infinity();
@@ -268,7 +267,7 @@ TEST_P(GpuArenas, WhereWeightsWouldLeaveForActivations_TakesWhatItMeasuredToBeSh
   node_.SetCopySpeed(0, kSlowBytesPerSecond);
   const nlohmann::json slow = Train(model);
   const Measured by_slow_link = MeasuredIn(said_);
-  // 0.63 MiB of weights would leave, and are loaded twice: so much a slow link takes at least.
+  // 0.63 MiB of weights would be evicted, and loaded twice. A slow link takes at least this time.
   EXPECT_GT(by_slow_link.keep_ms, 1e3 * 2 * 0.6 * kMiB / kSlowBytesPerSecond);
   for (const auto& [report, measured] :
        {std::pair(fast, by_memcpy), std::pair(slow, by_slow_link)}) {
@@ -340,7 +339,7 @@ TEST_P(GpuTrainingByLibrary, AttentionThatFailsItsTest_IsTheKernelAndSaysWhy) {
   node_.SetAttentionWrong(0);
 }
 
-// The tables are the same for each: only tokens are new.
+// All micro-batches have the same tables. Only the tokens are new.
 TEST_P(GpuTrainingByLibrary, RotaryTables_AreUploadedOnceForAllMicroBatches) {
   const auto uploads_of_a_micro_batch = [&](const std::string& name) {
     const auto uploads = [&](const std::string& micro_batches) {
@@ -357,14 +356,14 @@ TEST_P(GpuTrainingByLibrary, RotaryTables_AreUploadedOnceForAllMicroBatches) {
 
 TEST_P(GpuTraining, WithoutAGpu_IsRefusedWithAWayOut) {
   node_.SetLost(0, true);
-  Train({"--model", "gpt2-tiny"});  // the host device is as good as ever
+  Train({"--model", "gpt2-tiny"});  // the host device still works
   const CommandResult result = RunTrainer({"--text", text_, "--model", "gpt2-tiny", "--steps", "1",
                                            "--batch", "1", "--device", "cuda"});
   EXPECT_NE(result.code, 0);
   EXPECT_THAT(result.err, HasSubstr("a GPU is left out"));
 }
 
-// Sums of rows and columns are over tensors that both hold a part of.
+// The sums of rows and columns are over tensors that both ranks have shards of.
 TEST_P(GpuRanksBesideADaemon, TwoRanksThatKeepFactorsOnTheirGpus_HaveTheBitsOfTheHostsSteps) {
   for (const std::string optimizer : {"adafactor", "came"}) {
     const Words model = {"--model",  "gpt2-tiny", "--ranks",     "2",
@@ -388,7 +387,7 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
   EXPECT_GT(two["nccl_registered_bytes"], 2 * kMiB);  // the arena
   EXPECT_EQ(node_.calls("ncclCommRegister"), node_.calls("ncclCommDeregister"));
   const Words on_one = With(model, {"--device", "0"});
-  // What comes down without a ticket.
+  // The bytes to the host without a ticket.
   const auto unaccounted = [&](const nlohmann::json& report, uint64_t before) {
     return static_cast<double>(node_.bytes_to_host(0) - before) - report["d2h_bytes"].get<double>();
   };
@@ -403,9 +402,9 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
     EXPECT_THAT(one["ranks_exchange_by"].get<std::string>(), HasSubstr("host memory: ranks 0 and"));
     EXPECT_EQ(one["loss_hex"], two["loss_hex"]) << where[1];
     EXPECT_EQ(one["weights_sha256"], two["weights_sha256"]) << where[1];
-    if (where[1] != "cpu") continue;  // with others, the weights come down at the end
-    // All that comes down does so under tickets, what ranks exchange as well, but for a few sums
-    // and what the test of cuDNN's attention looks at before the first step.
+    if (where[1] != "cpu") continue;  // in other cases the weights go to the host at the end
+    // All traffic to the host has tickets, including the ranks' exchanges. The exceptions are a few
+    // sums, and the test of cuDNN's attention before the first step.
     const double once = unaccounted(one, before);
     if (!StartsWithCudnn(one["attention_by"])) {
       EXPECT_NEAR(once, 0, 1024);
@@ -421,7 +420,7 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
 TEST_P(GpuRanksBesideADaemon, StagesOfSeveralRanks_HaveTheBitsOfRanksWithWholeModels) {
   const Words model = {"--model", "llama-tiny", "--accumulate", "2", "--clip-norm", "0"};
   const nlohmann::json whole = Train(With(model, {"--ranks", "2", "--device", "cuda"}));
-  for (const std::string device : {"cuda", "0"}) {  // two, or one that all share
+  for (const std::string device : {"cuda", "0"}) {  // two GPUs, or one that all ranks share
     const nlohmann::json cut =
         Train(With(model, {"--parallel", "pipeline=2,data=2", "--device", device}));
     EXPECT_EQ(cut["loss_hex"], whole["loss_hex"]) << device;
@@ -468,7 +467,7 @@ TEST_P(GpuTrainingOnInstances, EachInstance_IsADeviceThatTrains) {
   const Words model = {"--model", "gpt2-tiny", "--device-memory", "2MiB"};
   const nlohmann::json first = Train(With(model, {"--device", "0"}));
   EXPECT_THAT(first["computes_on"].get<std::string>(), HasSubstr(" MIG "));
-  // A process sees the first one unless it is told of another.
+  // A process sees the first instance unless it is told of another one.
   const Words on_second = Arguments(With(model, {"--device", "1"}));
   const CommandResult refused = RunTrainer(on_second, environment_);
   EXPECT_NE(refused.code, 0);

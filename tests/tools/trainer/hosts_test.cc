@@ -33,7 +33,7 @@ using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 constexpr int kColumns = 200;
-constexpr char kFirstStep[] = "\nstep ";  // the line that each start says first of its steps
+constexpr char kFirstStep[] = "\nstep ";  // each start prints this line before its first step
 
 Words operator+(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
@@ -42,7 +42,7 @@ Words operator+(Words words, const Words& more) {
 
 class Hosts : public testing::Test {
  protected:
-  // A remote shell for hosts that are all this one, by these lines.
+  // A remote shell of these lines. All of its hosts are this one.
   std::string Shell(const std::string& lines) const {
     const std::string path = folder_.Write("shell", "#!/bin/sh\n" + lines + "\n");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
@@ -80,7 +80,7 @@ class Hosts : public testing::Test {
   }());
 };
 
-// The host has none of our variables, and a login shell that says something.
+// The host has none of our variables, and its login shell prints something.
 TEST_F(Hosts, OfOneHost_TrainsWhatItsRanksTrainWithout) {
   const nlohmann::json expected = ReportOf(Training("4") + Words{"--ranks", "2"});
   const std::string shell = Shell("echo welcome to $1; exec env -i /bin/sh -c \"$2\"");
@@ -132,7 +132,7 @@ TEST_F(Hosts, OfAnotherBuildOfThisVersion_AreRefused) {
   EXPECT_THAT(result.err, HasSubstr("alpha has another build of geminid-train "));
 }
 
-// What the host sets itself holds there, and contradicts what the run asks for.
+// The host's own value applies there, and contradicts the run's flags.
 TEST_F(Hosts, ThatCannotHaveTheRun_SayWhy) {
   const std::string shell = Shell("GEMINID_SOCKET=/its/own exec /bin/sh -c \"$2\"");
   const CommandResult result =
@@ -166,7 +166,7 @@ TEST_F(Hosts, InAScriptOfSlurm_StartsTheRanks) {
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
-// Two hosts of two ranks each. Each host has a daemon of its own.
+// Two hosts of two ranks each, with a daemon on each host.
 class TwoHosts : public Hosts {
  protected:
   void SetUp() override {
@@ -187,7 +187,7 @@ class TwoHosts : public Hosts {
     }
     return -1;
   }
-  // Bytes that have come to the host over the network so far, headers included.
+  // The bytes that the host has received over the network so far, including headers.
   uint64_t ReceivedOn(int host) const {
     const std::string command = absl::StrCat(hosts_->remote_shell(), " ",
                                              NetworkHosts::NameOf(host), " 'cat /proc/net/dev'");
@@ -203,8 +203,8 @@ class TwoHosts : public Hosts {
     pclose(pipe);
     return bytes;
   }
-  // Whether there is a checkpoint of that step or a later one. What a run says of its steps comes
-  // some seconds apart.
+  // Waits for a checkpoint of this step or a later one. The run's messages about steps are some
+  // seconds apart.
   static bool Saves(const std::string& run, int step) {
     const absl::Time latest = absl::Now() + absl::Seconds(120);
     while (NewestIn(run) < step) {
@@ -258,7 +258,7 @@ TEST_F(TwoHosts, OfAPipeline_TrainTheBitsOfOne) {
   EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
 }
 
-// The weights come from the other host once a step, whatever is gathered again.
+// The weights come from the other host once per step, however often they are gathered again.
 TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_TrainTheBitsOfOneAndReceiveLess) {
   const Words less = Training("4") + Words{"--accumulate", "2", "--placement", "cpu"};
   const nlohmann::json expected = ReportOf(less + Words{"--ranks", "4"});
@@ -269,14 +269,14 @@ TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_TrainTheBitsOfOneAndReceiveLes
   EXPECT_EQ(got["zero_within_host"], true);
   EXPECT_EQ(expected["received_within_host_bytes"], 0);
   EXPECT_GT(got["received_within_host_bytes"], 0);
-  // Of two ranks each receives half of a chunk from the other, of four three quarters.
+  // With two ranks each receives half of a chunk from the other; with four, three quarters.
   EXPECT_EQ(
       got["received_bytes"].get<uint64_t>() + got["received_within_host_bytes"].get<uint64_t>() / 2,
       expected["received_bytes"].get<uint64_t>());
   EXPECT_GT(got["host_bytes"], expected["host_bytes"]);
 }
 
-// From the other host, by all ranks; of one operation, or of all where it is empty.
+// The bytes that all ranks received from the other host by `operation`; empty: by all operations.
 uint64_t NetworkBytesOf(const nlohmann::json& report, const std::string& operation) {
   uint64_t bytes = 0;
   for (const nlohmann::json& row : report["traffic"]) {
@@ -286,8 +286,8 @@ uint64_t NetworkBytesOf(const nlohmann::json& report, const std::string& operati
   return bytes;
 }
 
-// The wires say whether a run counts what it says that it received. A run cannot be compared with
-// another by the wires alone: each chooses by costs that it measures which way its sums take.
+// The network counters show whether a run counts correctly what it receives. The counters alone
+// cannot compare two runs, because each run chooses its algorithms by measured costs.
 TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_ReceiveEachWeightLessOverTheNetwork) {
   const auto run = [this](const std::string& axes) {
     const uint64_t before = ReceivedOn(0) + ReceivedOn(1);
@@ -295,11 +295,11 @@ TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_ReceiveEachWeightLessOverTheNe
         ReportOf(Training("6") + OnBoth() +
                  Words{"--accumulate", "4", "--placement", "cpu", "--parallel", axes});
     const uint64_t crossed = ReceivedOn(0) + ReceivedOn(1) - before;
-    // When ranks connect, each host sends 1 MiB three times to learn what that costs.
+    // When ranks connect, each host sends 1 MiB three times to measure the cost.
     constexpr uint64_t kTriedBytes = 2 * 3 * 1024 * 1024;
     const uint64_t counted = NetworkBytesOf(report, "") + kTriedBytes;
     EXPECT_GE(crossed, counted);
-    // Headers, receipts, and what ranks say to connect and to live.
+    // Headers, acknowledgements, and messages to connect and to stay alive.
     EXPECT_LT(static_cast<double>(crossed), 1.1 * static_cast<double>(counted));
     return report;
   };
@@ -307,11 +307,12 @@ TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_ReceiveEachWeightLessOverTheNe
   const nlohmann::json got = run("zero=3:host");
   ASSERT_FALSE(got.is_null() || expected.is_null());
   EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
-  // Of c bytes that are gathered again, four ranks receive c / 2 each within their hosts, and would
-  // receive c / 2 on each host from the other.
+  // If c bytes are gathered again, each of four ranks receives c / 2 within its host. Otherwise
+  // each host would receive c / 2 from the other one.
   const uint64_t spared = got["received_within_host_bytes"].get<uint64_t>() / 2;
   ASSERT_GT(spared, 0);
-  // Twice all ranks agree on what they have, of 8 bytes each, which each host hears of the other.
+  // All ranks agree twice on their state. That is 8 bytes each, which each host receives from the
+  // other.
   constexpr uint64_t kAgreementBytes = 2 * 2 * 2 * 8;
   EXPECT_EQ(NetworkBytesOf(expected, "AllGather") + kAgreementBytes,
             NetworkBytesOf(got, "AllGather") + spared);
@@ -333,7 +334,7 @@ TEST_F(TwoHosts, ThatShardWeightsWithinThemselves_NameARankThatDiesWithinTwoSeco
   EXPECT_TRUE(BecomesEmpty(1));
 }
 
-// Each stage's ranks are on one host, where all gathers are within it.
+// Each stage's ranks are on one host, so all gathers are within that host.
 TEST_F(TwoHosts, OfAStageEach_HaveNothingToShardWithinThemselves) {
   const Words pipeline = {"--layers", "4", "--accumulate", "2", "--clip-norm", "0", "--parallel"};
   const nlohmann::json expected =
@@ -347,7 +348,7 @@ TEST_F(TwoHosts, OfAStageEach_HaveNothingToShardWithinThemselves) {
 }
 
 #ifdef GEMINID_WITH_DOUBLE
-// A GPU on each host, on a driver without one, whose two ranks exchange through memory of the host.
+// Each host has a GPU, on a driver without one. The host's two ranks exchange through host memory.
 TEST_F(TwoHosts, OfGpusThatShardWeightsWithinThemselves_TrainTheBitsOfTheThirdStage) {
   const std::string shell =
       Shell(absl::StrCat("export LINE=\"$2\"; exec ", hosts_->remote_shell(), " $1 'exec ",
@@ -372,7 +373,7 @@ TEST_F(TwoHosts, OfGpusThatShardWeightsWithinThemselves_TrainTheBitsOfTheThirdSt
 }
 #endif
 
-// The only host that is left has nobody to spare anything.
+// The remaining host has no other host from which it could gather less.
 TEST_F(TwoHosts, ThatShardWeightsWithinThemselvesOfWhichOneIsLost_GoOnWithTheOther) {
   const std::string run = folder_ / "run";
   TrainerProcess trainer(Training("1000000") + OnBoth() +
@@ -441,7 +442,8 @@ TEST_F(TwoHosts, WithRestarts_GoOnAfterARankDied) {
   EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
 }
 
-// Rank 0's, or the other one. What is trained then is what fewer ranks train from that checkpoint.
+// Either the host of rank 0 is lost, or the other one. The result is that of fewer ranks from the
+// same checkpoint.
 TEST_F(TwoHosts, WithRestarts_OfWhichOneIsLost_GoOnWithTheOtherFromTheCheckpoint) {
   for (const int lost : {1, 0}) {
     SCOPED_TRACE(lost);

@@ -1,4 +1,4 @@
-// Folders of Hugging Face models: what they describe, loading and exporting them.
+// Folders of Hugging Face models: their descriptions, loading and exporting.
 #include "training/models/huggingface.h"
 
 #include <gmock/gmock.h>
@@ -19,13 +19,13 @@ namespace {
 
 using testing::HasSubstr;
 
-// A folder as transformers would leave it: written here, bit by bit.
+// A folder as transformers would write it, written here bit by bit.
 struct FolderCase {
   const char* name;
   json config;
   const char* type;
   bool tied;
-  const char* prefix;  // that names have and this folder's have not
+  const char* prefix;  // the part of names that this folder leaves out
   int files;
 };
 
@@ -35,7 +35,7 @@ class LoadedFolder : public HuggingFace, public testing::WithParamInterface<Fold
     uint32_t bits = std::bit_cast<uint32_t>(value);
     if (type == "F32") return {reinterpret_cast<const char*>(&bits), 4};
     uint16_t half = static_cast<uint16_t>(bits >> 16);
-    if (type == "F16") {  // of small multiples of 1/64 below 2, exactly
+    if (type == "F16") {  // exact for multiples of 1/64 below 2
       const int sixtyfourths = static_cast<int>(std::lround(std::abs(value) * 64));
       int exponent = 0;
       while (sixtyfourths >> (exponent + 1) != 0) ++exponent;
@@ -46,7 +46,7 @@ class LoadedFolder : public HuggingFace, public testing::WithParamInterface<Fold
     return {reinterpret_cast<const char*>(&half), 2};
   }
 
-  // Values that all three types hold exactly: multiples of 1/64 below 2.
+  // Values that all three types represent exactly: multiples of 1/64 below 2.
   NamedTensors Write(const ModelConfig& model) {
     const FolderCase& folder = GetParam();
     NamedTensors tensors;
@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
                     FolderCase{"mixtral_tied_fp16", kMixtral, "F16", true, "", 1}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// By dtype, the tensors of a folder with one file.
+// The tensors' names by dtype, for a folder with one file.
 std::map<std::string, std::string> TypesInFolder(const std::string& folder) {
   const std::string file = FileText(folder + "/model.safetensors");
   uint64_t length = 0;
@@ -198,7 +198,7 @@ TEST_F(HuggingFace, ExportedInBf16_KeepsNormsThatWereTrainedInFp32) {
   for (const auto& [name, type] : TypesInFolder(train("as-weights", "bf16"))) {
     EXPECT_EQ(type, "BF16") << name;
   }
-  // What a folder of both types holds is read as it is.
+  // A folder with both types is read as it is.
   const std::string again = folder_ / "again";
   const CommandResult loaded =
       RunTrainer({"--load", mixed, "--text", text, "--steps", "1", "--lr", "0", "--export", again});
@@ -218,14 +218,14 @@ TEST_F(HuggingFace, FolderWithWhatIsWrong_IsNamedByFileAndTensor) {
   const CommandResult again = run({"--model", "gpt2-tiny", "--export", first});
   EXPECT_EQ(again.code, 2);
   EXPECT_THAT(again.err, HasSubstr("nothing is overwritten"));
-  // Another vocabulary, by flag and by file.
+  // Gives another vocabulary, by a flag and by a file.
   const CommandResult vocabulary = run({"--load", first, "--vocabulary", "300"});
   EXPECT_NE(vocabulary.code, 0);
   EXPECT_THAT(vocabulary.err, HasSubstr("--vocabulary was 256 and is 300"));
   const CommandResult layers = run({"--load", first, "--layers", "3"});
   EXPECT_NE(layers.code, 0);
   EXPECT_THAT(layers.err, HasSubstr("--layers was 2 and is 3"));
-  // Not a number, in the last four bytes.
+  // The last four bytes become a NaN.
   std::string file = FileText(first + "/model.safetensors");
   file.replace(file.size() - 4, 4, "\xff\xff\xff\xff");
   std::ofstream(first + "/model.safetensors", std::ios::binary) << file;

@@ -1,4 +1,4 @@
-// How long a run pauses when it goes to another host over a link of 1 Gbit/s.
+// The pause of a run that moves to another host over a link of 1 Gbit/s.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ using base::NetworkHosts;
 constexpr double kLinkBytesPerSecond = 1e9 / 8;
 constexpr absl::Duration kShortJob = absl::Seconds(2);
 
-// A remote shell whose bytes cross the link: RELAY SHELL HOST LINE runs the line on the host, by
-// SHELL, with a connection from here as its input and output.
+// A remote shell whose bytes cross the link. RELAY SHELL HOST LINE runs the line on the host by
+// SHELL. A connection from here is its input and output.
 constexpr char kRelay[] = R"(
 import os, socket, subprocess, sys, threading
 if sys.argv[1] == "serve":
@@ -72,7 +72,7 @@ class MigrationOverALink : public MovedRun {
     return path;
   }
 
-  // Of a run that begins on the first host.
+  // Starts a run on the first host.
   std::unique_ptr<TrainerProcess> StartThere(const Words& more) {
     const std::string relay = Executable("relay.py", kRelay);
     const std::string shell = Executable(
@@ -86,7 +86,7 @@ class MigrationOverALink : public MovedRun {
     return Start(shell, more, {begin});
   }
 
-  // As the request says: "..., 930ms after that step".
+  // Reads the pause from the request's message: "..., 930ms after that step".
   static absl::Duration PauseOf(const std::string& message) {
     const size_t at = message.rfind(", ");
     absl::Duration pause = absl::InfiniteDuration();
@@ -115,8 +115,8 @@ TEST_F(MigrationOverALink, OfAShortJob_PausesForTwoSecondsAtMost) {
   ExpectBitsOfARunThatStays(trainer.get());
 }
 
-// 25 million parameters, 12 bytes of state each. What processors do for them shares the bound, so
-// the machine has to have nothing else to do.
+// 25 million parameters have 12 bytes of state each. The processors' work also counts against the
+// bound, so the machine must be idle.
 TEST_F(MigrationOverALink, OfALargeState_PausesForTwiceItsTimeOnTheLinkAtMost) {
   if (!LongTests()) GTEST_SKIP() << "needs a quiet machine: tools/test --long";
   const auto trainer = StartThere({"--layers", "8", "--hidden", "512", "--heads", "8", "--context",

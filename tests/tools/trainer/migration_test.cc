@@ -1,5 +1,5 @@
-// Runs that go on at another host's daemon by request: the weights are those of a run that stayed.
-// What cannot be, and hosts that are lost, leave the run where it was.
+// Runs that move to another host's daemon by request have the weights of a run that stayed.
+// Impossible requests, and hosts that are lost, leave the run where it was.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 
 class Migration : public MovedRun {
  protected:
-  // A binary that dies at a point takes the place of geminid-train. With a signal the process that
-  // started the rank gets that instead.
+  // A binary that dies at a point replaces geminid-train. With a signal, the process that started
+  // the rank gets the signal instead.
   static Words Dying(const std::string& at, const std::string& died, int signal = 0) {
     return Words{
         "GEMINID_TEST_DIE_AT=" + at,
@@ -40,7 +40,7 @@ TEST_F(Migration, ToOthersAndBack_EndsWithTheWeightsOfARunThatStayed) {
   EXPECT_THAT(there.message(), HasSubstr("goes on at beta as 2 ranks after step "));
   EXPECT_EQ(RanksAt("home"), 0u);
   EXPECT_EQ(RanksAt("beta"), 2u);
-  const v1::ScaleRequest on = Move("beta", "gamma");  // through a launcher that is on neither
+  const v1::ScaleRequest on = Move("beta", "gamma");  // through a launcher on neither host
   ASSERT_EQ(on.state(), "done") << on.message() << trainer->output();
   EXPECT_EQ(RanksAt("beta"), 0u);
   EXPECT_EQ(RanksAt("gamma"), 2u);
@@ -56,7 +56,7 @@ TEST_F(Migration, WithAnotherNumberOfRanksAndAgainThere_TakesEachNumber) {
   const v1::ScaleRequest there = Move("home", "beta", 4);
   ASSERT_EQ(there.state(), "done") << there.message() << trainer->output();
   EXPECT_EQ(RanksAt("beta"), 4u);
-  const v1::ScaleRequest fewer = Move("beta", "", 1);  // as geminictl scale asks
+  const v1::ScaleRequest fewer = Move("beta", "", 1);  // as a request of geminictl scale
   EXPECT_EQ(fewer.state(), "done") << fewer.message() << trainer->output();
   EXPECT_EQ(RanksAt("beta"), 1u);
   EXPECT_EQ(RanksAt("home"), 0u);
@@ -125,7 +125,7 @@ TEST_F(Migration, ToAHostWithOtherData_IsRefused) {
   std::filesystem::copy(text_, here + "/text");
   std::ofstream(there + "/text") << std::string(3000, 'x');
   std::filesystem::create_directory_symlink(here, folder_ / "data");
-  // The agent finds another file under the same name.
+  // On the other host the path has another file.
   const auto trainer = Start(Shell("ln -sfn " + there + " " + (folder_ / "data") + "\n"),
                              {"--text", folder_ / "data/text"});
   const v1::ScaleRequest end = Move("home", "beta");
@@ -165,7 +165,7 @@ TEST_F(Migration, WhileAHostDoesNotAnswer_DoesNotHoldUpTheEndOfTheRun) {
   EXPECT_LT(absl::Now() - stopped, absl::Seconds(4));
 }
 
-// The agent dies with the first rank of the new group, which has the state: the host is lost.
+// The agent dies with the first rank of the new group, which has the state. So the host is lost.
 TEST_F(Migration, ToAHostThatIsLostBeforeTheSecondStep_GoesOnWhereItWas) {
   const std::string died = folder_ / "died";
   const auto trainer = Start(Shell(), {}, Dying("0 state taken over", died, SIGKILL));

@@ -1,5 +1,5 @@
-// A run that goes to other hosts, each of which is a daemon in the test's process and a name that
-// a remote shell of the test's understands.
+// A run that moves to other hosts. Each host is a daemon in the test's process, and a name that the
+// test's remote shell understands.
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_MOVED_RUN_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_MOVED_RUN_H_
 
@@ -36,7 +36,7 @@ class MovedRun : public ::testing::Test {
   static constexpr int kWide = 240;
   static constexpr absl::Duration kPatience = absl::Seconds(120);
 
-  // A daemon by the name of its host. "home" is where runs begin.
+  // A host's daemon. Runs begin on "home".
   struct HostOfTest {
     geminid::testing::DaemonEnv env;
     std::unique_ptr<v1::JobService::Stub> jobs;
@@ -61,7 +61,8 @@ class MovedRun : public ::testing::Test {
 
   std::string SocketOf(const std::string& host) const { return hosts_.at(host)->env.socket(); }
 
-  // Gets to the hosts but home, with their daemons. `before`: lines before that, for $1.
+  // A remote shell that reaches the hosts except home, with their daemons. `before`: lines before,
+  // for $1.
   std::string Shell(const std::string& before = "") {
     std::string script = absl::StrCat("#!/bin/sh\n", before, "case $1 in\n");
     for (const auto& [name, host] : hosts_) {
@@ -74,7 +75,7 @@ class MovedRun : public ::testing::Test {
     return path;
   }
 
-  // `more` may have other values for the same flags.
+  // `more` may replace values of these flags.
   Words Training(const std::string& steps, const Words& more = {}) const {
     const std::vector<std::pair<std::string, std::string>> flags = {
         {"--model", "gpt2-tiny"},     {"--text", text_},     {"--batch", "4"},
@@ -89,7 +90,7 @@ class MovedRun : public ::testing::Test {
     return words;
   }
 
-  // `program` may be another one, as DyingAt has it.
+  // `program` may be another binary, as from DyingAt.
   std::unique_ptr<TrainerProcess> Start(const std::string& shell, const Words& more = {},
                                         Words program = {}) {
     Words words = {"--remote-shell", shell, "--log", log_};
@@ -98,7 +99,7 @@ class MovedRun : public ::testing::Test {
     return std::make_unique<TrainerProcess>(Training(kForever, words), kWide, program);
   }
 
-  // Asks the daemon of `at`, once the run takes requests there.
+  // Sends the request to the daemon of `at` as soon as the run takes requests there.
   v1::ScaleRequest Ask(const std::string& at, const std::string& host, uint32_t ranks = 0) {
     v1::ScaleJobRequest request;
     request.set_job("moves");
@@ -135,7 +136,7 @@ class MovedRun : public ::testing::Test {
     return AwaitEnd(at, Ask(at, host, ranks));
   }
 
-  // How many ranks of the job the daemon of a host has.
+  // The number of the job's ranks in a host's daemon.
   uint32_t RanksAt(const std::string& host) {
     v1::ListJobsResponse jobs;
     grpc::ClientContext context;
@@ -164,7 +165,7 @@ class MovedRun : public ::testing::Test {
     return true;
   }
 
-  // It trains on, and ends with the weights of a run that stayed where it was.
+  // The run trains on, and ends with the weights of a run that stayed.
   void ExpectBitsOfARunThatStays(TrainerProcess* trainer, const Words& more = {}) {
     ASSERT_TRUE(WaitForStep(*trainer, LastStep(log_) + 4)) << trainer->output();
     trainer->Signal(SIGINT);

@@ -1,4 +1,4 @@
-// Runs whose model, sequences and batch are cut over ranks, against the same runs of one rank.
+// Runs whose model, sequences and batch are sharded over ranks, compared with runs of one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,18 +22,18 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Four layers and two tables.
+// It has four layers and two tables.
 const Words kLlama = {"--model", "llama-tiny", "--layers", "4"};
-// Its table is the output layer too.
+// Its table is also the output layer.
 const Words kGpt2 = {"--model", "gpt2-tiny", "--layers", "4"};
-// Without it no sum over all parameters enters the weights.
+// Without clipping no sum over all parameters affects the weights.
 const Words kUnclipped = {"--clip-norm", "0"};
 
 class ParallelTraining : public ComparedRuns {
  protected:
   ParallelTraining() : ComparedRuns({"--accumulate", "4", "--context", "16"}) {}
 
-  // Of `flags`, however memory is used.
+  // Runs `flags` with several uses of memory, and expects the bits of `one`.
   void ExpectBitsInAnyMemory(const Words& flags, const nlohmann::json& one) const {
     for (const Words& how : std::vector<Words>{{"--activations", "recompute"},
                                                {"--activations", "keep"},
@@ -44,8 +44,8 @@ class ParallelTraining : public ComparedRuns {
     }
   }
 
-  // Of the largest device from `device_kib` down that does not hold all of the model: how much
-  // workspace its products take depends on the instruction set.
+  // Uses the largest device, from `device_kib` down, that does not hold the whole model. The
+  // workspace of its products depends on the instruction set.
   void ExpectBitsOnASmallDevice(const Words& flags, int device_kib,
                                 const nlohmann::json& one) const {
     for (bool fits = true; fits; device_kib -= device_kib / 32) {
@@ -57,7 +57,7 @@ class ParallelTraining : public ComparedRuns {
     }
   }
 
-  // Of two ranks with several parts of the model each.
+  // Two ranks have several parts of the model each.
   void ExpectBitsOfOneRank(const std::string& axes) const {
     const Words flags = kLlama + kUnclipped + Words{"--dropout", "0.1", "--validation", "0.2"};
     const Words mesh = {"--parallel", axes};
@@ -73,12 +73,12 @@ class ParallelTraining : public ComparedRuns {
   }
 };
 
-// Stages with one part of the model each, or with several.
+// Stages with one or several parts of the model each.
 class PipelineTraining : public ParallelTraining {};
 class ZeroBubbleTraining : public ParallelTraining {};
-// Weights, gradients and states that ranks share.
+// Ranks share weights, gradients and states.
 class ZeroStagesTraining : public ParallelTraining {};
-// Checkpoints, and optimizers that look at whole tensors.
+// Checkpoints, and optimizers that need whole tensors.
 class ParallelCheckpoints : public ParallelTraining {};
 class ParallelOptimizers : public ParallelTraining {};
 
@@ -107,9 +107,9 @@ TEST_F(PipelineTraining, InAPipeline_DoesNotDependOnMemoryNorOnMicroBatches) {
   }
 }
 
-// Of two micro-batches the first stage has at most both activations on their way beside a gradient
-// that comes, the second one an activation beside a gradient that may be on its way. Sequences of
-// 64 tokens, of 64 numbers each.
+// With two micro-batches, the first stage has at most both outgoing activations beside an incoming
+// gradient. The second stage has one activation beside a gradient that may be outgoing. Sequences
+// have 64 tokens of 64 numbers each.
 TEST_F(ParallelTraining, WhatPassesBetweenStages_IsInTheLedger) {
   const auto host_bytes = [&](const char* batch) {
     const Words flags = {"--model", "gpt2-tiny", "--context", "64",         "--accumulate",
@@ -126,7 +126,7 @@ TEST_F(PipelineTraining, InterleavedInAPipeline_HasTheBitsOfOneRank) {
   ExpectBitsOnASmallDevice(flags + Words{"--parallel", axes}, 512, RunOnce(flags));
 }
 
-// Chunks and micro-batches that are no powers of two, by which means are rounded.
+// The numbers of chunks and micro-batches are not powers of two, so means are rounded.
 TEST_F(PipelineTraining, InterleavedInAPipeline_DoesNotDependOnChunksNorOnMicroBatches) {
   for (const char* micro_batches : {"2", "6"}) {
     const Words flags = {"--model", "llama-tiny", "--layers",     "6",          "--clip-norm", "0",
@@ -142,12 +142,12 @@ TEST_F(PipelineTraining, InterleavedInAPipeline_DoesNotDependOnChunksNorOnMicroB
 
 TEST_F(ZeroBubbleTraining, InAZeroBubblePipeline_HasTheBitsOfOneRank) {
   ExpectBitsOfOneRank("pipeline=zbv:2");
-  // Of fewer layers nothing is left to leave the device beside the activations of the schedule.
+  // With fewer layers, nothing is left to be evicted beside the schedule's activations.
   const Words flags = kLlama + kUnclipped + Words{"--layers", "8", "--context", "8"};
   ExpectBitsOnASmallDevice(flags + Words{"--parallel", "pipeline=zbv:2"}, 850, RunOnce(flags));
 }
 
-// Stages that cut unevenly, and micro-batches that they do not divide.
+// The stages are uneven, and do not divide the micro-batches.
 TEST_F(ZeroBubbleTraining, InAZeroBubblePipeline_DoesNotDependOnStagesNorOnMicroBatches) {
   for (const char* micro_batches : {"2", "5"}) {
     const Words flags = {"--model", "llama-tiny", "--layers",     "7",          "--clip-norm", "0",
@@ -165,7 +165,7 @@ TEST_F(ZeroBubbleTraining, InAZeroBubblePipeline_DoesNotDependOnStagesNorOnMicro
   }
 }
 
-// What is frozen, and thin matrices beside a layer's.
+// Frozen parameters, and thin matrices beside a layer's.
 TEST_F(ZeroBubbleTraining, InAZeroBubblePipeline_FineTunesWithTheBitsOfOneRank) {
   for (const Words& how :
        std::vector<Words>{{"--lora-rank", "4"}, {"--freeze", "*norm*"}, {"--freeze", "*mlp*"}}) {
@@ -192,8 +192,8 @@ TEST_F(ParallelLossScale, WithALossScaleOfAPowerOfTwo_HasTheBitsOfNone) {
   }
 }
 
-// One unit of an MLP gives more by 2^110, of which so much less is taken: nothing else changes, but
-// the gradient of what takes it is as much larger, on whichever rank has that.
+// Scales one unit of an MLP by 2^110, and its use by 2^-110. Only the gradient of this use changes,
+// by the same factor, on any rank that has it.
 void EnlargeGradientsOfOneUnit(const std::string& folder, int layer) {
   constexpr uint64_t kUnit = 3;
   constexpr int kExponent = 110;
@@ -236,14 +236,14 @@ TEST_F(ParallelLossScale, WhereOneRankOverflows_AllRanksLeaveOutTheStep) {
       EXPECT_EQ(cut["overflowed_steps"], 1);
       EXPECT_EQ(cut["weights_sha256"], one["weights_sha256"]);
     }
-    // It is the scale, and without one the step is made.
+    // The overflow comes from the scale: without the scale the step is made.
     const nlohmann::json small = Run(loads + Words{"--parallel", "pipeline=2"});
     EXPECT_EQ(small["overflowed_steps"], 0);
     EXPECT_NE(small["weights_sha256"], one["weights_sha256"]);
   }
 }
 
-// Weights that grow until they are not finite, and with them all gradients.
+// The weights grow until they and all gradients are not finite.
 TEST_F(ParallelLossScale, WithGradientsThatOverflow_LeavesOutTheSameStepsAsOneRank) {
   size_t meshes = 0;
   for (const char* axes : {"pipeline=interleaved:2:chunks=2,data=2", "pipeline=2"}) {
@@ -268,7 +268,7 @@ TEST_F(PipelineTraining, InPipelinesOfSeveralRanks_HasTheBitsOfThoseRanks) {
                  RunOnce(flags + Words{"--ranks", "2"}));
   ExpectSameBits(Run(flags + Words{"--parallel", "pipeline=interleaved:2:chunks=2,data=2"}),
                  RunOnce(flags + Words{"--ranks", "2"}));
-  // Without its size, the axis has what is left.
+  // An axis without a size has the remaining ranks.
   ExpectSameBits(Run(flags + Words{"--ranks", "4", "--parallel", "pipeline=2"}),
                  Run(flags + Words{"--parallel", "data=2"}));
 }
@@ -289,7 +289,7 @@ TEST_F(ParallelTraining, OverAnyAxes_IsCloseToOneRank) {
   }
 }
 
-// With an optimizer that does not make large steps of small gradients, whose rounding shows.
+// The optimizer does not make large steps of small gradients, whose rounding would show.
 TEST_F(ParallelTraining, OverAnyAxes_HasWeightsCloseToThoseOfOneRank) {
   const std::string folder = folder_ / "weights";
   const auto weights = [&](const Words& flags) {
@@ -316,7 +316,7 @@ TEST_F(ParallelTraining, OverAnyAxes_HasWeightsCloseToThoseOfOneRank) {
 }
 
 TEST_F(ParallelTraining, OfATiedTable_KeepsBothCopiesAlike) {
-  // What is exported is the first stage's copy; what validates is the last one's too.
+  // The export has the first stage's copy. Validation also uses the last stage's.
   const Words flags = kGpt2 + Words{"--dtype", "fp32", "--validation", "0.2"};
   const nlohmann::json one = RunOnce(flags);
   const nlohmann::json two = Run(flags + Words{"--parallel", "pipeline=2,data=2"});
@@ -324,8 +324,8 @@ TEST_F(ParallelTraining, OfATiedTable_KeepsBothCopiesAlike) {
   ExpectNear(two, one);
 }
 
-// Each stage has whole tensors; a table that is at both ends counts once.
-// Each of them in each mesh, of one model or the other.
+// Each stage has whole tensors, and a table at both ends counts once. Each optimizer runs in each
+// mesh, with one model or the other.
 TEST_F(ParallelOptimizers, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
   size_t models = 0;
   for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("lars", "10"),
@@ -343,7 +343,7 @@ TEST_F(ParallelOptimizers, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
   }
 }
 
-// Stages that are cut differently add up the norms of their tensors in another order.
+// Other stages add the norms of their tensors in another order.
 TEST_F(ParallelCheckpoints, WithOptimizersOfWholeTensors_GoesOnInAnotherMesh) {
   for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("came", "1e-4")}) {
     const Words flags = kGpt2 + Words{"--dtype", "fp32", "--optimizer", optimizer, "--lr", rate};
@@ -405,7 +405,7 @@ TEST_F(ParallelCheckpoints, SavedInOneMesh_GoesOnInAnother) {
 }
 
 TEST_F(ParallelTraining, InARing_DoesNotDependOnMemory) {
-  // 3 heads, which 2 does not divide.
+  // Three heads, which 2 does not divide.
   const Words flags = {"--model", "gpt2-tiny", "--layers", "2",          "--hidden",
                        "96",      "--heads",   "3",        "--parallel", "sequence=ring:2"};
   const nlohmann::json kept = Run(flags + Words{"--activations", "keep"});
@@ -413,7 +413,7 @@ TEST_F(ParallelTraining, InARing_DoesNotDependOnMemory) {
   ExpectSameBits(Run(flags + Words{"--placement", "cpu"}), kept);
 }
 
-// Clipped, too: gradients are added up in the same order.
+// The bits also agree with clipping, because gradients are added in the same order.
 TEST_F(ZeroStagesTraining, InTheSecondStage_HasTheBitsOfTheThirdAndReceivesLess) {
   for (const Words& model : {kLlama, kGpt2}) {
     for (const std::string axes : {"data=2", "pipeline=2,data=2", "sequence=ulysses:2",
@@ -429,8 +429,8 @@ TEST_F(ZeroStagesTraining, InTheSecondStage_HasTheBitsOfTheThirdAndReceivesLess)
   }
 }
 
-// A stage has both of its parts in one chunk, whose gradients each part's micro-batches add up; the
-// weights of a part stay while the other one goes back.
+// A stage has both of its parts in one chunk. Each part's micro-batches add to its gradients, and
+// the weights of a part stay during the other part's backward pass.
 TEST_F(ZeroStagesTraining, InterleavedInTheSecondStage_ReceivesWeightsOnceAStep) {
   const Words flags = kLlama + Words{"--dtype", "fp32", "--parallel",
                                      "pipeline=interleaved:2:chunks=2,data=2,zero=2", "--steps"};
@@ -439,7 +439,7 @@ TEST_F(ZeroStagesTraining, InterleavedInTheSecondStage_ReceivesWeightsOnceAStep)
   ASSERT_EQ(few["chunks"], 1);
   const uint64_t chunk = sizeof(float) * few["chunk_elements"].get<uint64_t>();
   constexpr uint64_t kStages = 2, kParts = 2, kMicroBatches = 4, kSteps = 6 - 4;
-  // Half of a chunk to each of the two ranks that share it.
+  // Half of a chunk goes to each of the two ranks that share it.
   EXPECT_EQ(many["received_bytes"].get<uint64_t>() - few["received_bytes"].get<uint64_t>(),
             kSteps * kStages * (1 + kParts * kMicroBatches) * chunk);
 }
@@ -452,7 +452,7 @@ nlohmann::json TrafficOf(const nlohmann::json& report, const char* axis, const c
   return {{"calls", 0}, {"bytes_sent", 0}, {"bytes_received", 0}, {"partners", 0}};
 }
 
-// What two more steps added to what four had moved.
+// The traffic of two more steps than four.
 TEST_F(ParallelTraining, TrafficOfEachAxis_IsItsClosedForm) {
   const Words flags =
       kLlama + Words{"--dtype", "fp32", "--parallel", "pipeline=2,data=2,zero=2", "--steps"};
@@ -462,22 +462,22 @@ TEST_F(ParallelTraining, TrafficOfEachAxis_IsItsClosedForm) {
            TrafficOf(few, axis, operation)[field].get<uint64_t>();
   };
   constexpr uint64_t kStages = 2, kMicroBatches = 4, kSteps = 6 - 4;
-  // Each token's activation from the first stage to the last, and its gradient back.
+  // Each token's activation goes from the first stage to the last, and its gradient goes back.
   const uint64_t boundary = sizeof(float) * few["tokens_per_step"].get<uint64_t>() *
                             few["model"]["hidden"].get<uint64_t>();
   EXPECT_EQ(more("pipeline", "Send", "bytes_sent"), kSteps * 2 * boundary);
   EXPECT_EQ(more("pipeline", "Receive", "bytes_received"), kSteps * 2 * boundary);
   EXPECT_EQ(more("pipeline", "Receive", "calls"), kSteps * kMicroBatches);
   EXPECT_EQ(TrafficOf(many, "pipeline", "Send")["partners"], 1);
-  // Half of a chunk to each of the two ranks that share it: of weights once, of gradients for each
-  // micro-batch.
+  // Half of a chunk goes to each of the two ranks that share it: once for weights, and once per
+  // micro-batch for gradients.
   ASSERT_EQ(few["chunks"], 1);
   const uint64_t chunk = sizeof(float) * few["chunk_elements"].get<uint64_t>();
   EXPECT_EQ(more("data", "AllGather", "bytes_received"), kSteps * kStages * chunk);
   EXPECT_EQ(more("data", "ReduceScatter", "bytes_received"),
             kSteps * kStages * kMicroBatches * chunk);
   EXPECT_EQ(TrafficOf(many, "data", "ReduceScatter")["partners"], 1);
-  // The loss, the norm and what ranks agree on: a few numbers.
+  // The loss, the norm and the ranks' agreements are a few numbers.
   EXPECT_LT(more("all ranks", "AllReduce", "bytes_received"), kSteps * 4096);
   EXPECT_EQ(TrafficOf(many, "all ranks", "AllReduce")["partners"], 3);
 }
@@ -496,7 +496,7 @@ TEST_F(ZeroStagesTraining, InTheSecondStage_DoesNotDependOnMemory) {
   }
 }
 
-// One rank adds up the same numbers in the same order, and one micro-batch is its own sum.
+// One rank adds the same numbers in the same order, and one micro-batch is its own sum.
 TEST_F(ZeroStagesTraining, InTheFirstStageWithOneSumAlone_HasTheBitsOfTheThird) {
   for (const Words& how : std::vector<Words>{{"data=1", "--dtype", "fp32"},
                                              {"pipeline=2", "--dtype", "fp32"},
@@ -509,7 +509,7 @@ TEST_F(ZeroStagesTraining, InTheFirstStageWithOneSumAlone_HasTheBitsOfTheThird) 
   }
 }
 
-// Whichever part a micro-batch is of, gradients are reduced with the last one.
+// Gradients are reduced with the last micro-batch of any part.
 TEST_F(ZeroStagesTraining, OfSeveralPartsInTheFirstStage_ReceivesGradientsOnceAStep) {
   const Words flags = kLlama + Words{"--dtype", "fp32", "--parallel"};
   for (const std::string axes :
@@ -530,7 +530,7 @@ TEST_F(ZeroStagesTraining, OfSeveralPartsInTheFirstStage_ReceivesGradientsOnceAS
             kSteps * kStages * kWeightsAndGradients * chunk);
 }
 
-// It rounds sums of gradients elsewhere.
+// The first stage rounds sums of gradients at another place.
 TEST_F(ZeroStagesTraining, InTheFirstStage_IsCloseToTheThirdAndReceivesLeast) {
   const Words flags = kLlama + Words{"--dtype", "fp32", "--parallel"};
   const nlohmann::json third = RunOnce(flags + Words{"data=2"});
@@ -538,7 +538,8 @@ TEST_F(ZeroStagesTraining, InTheFirstStage_IsCloseToTheThirdAndReceivesLeast) {
   const nlohmann::json first = RunOnce(flags + Words{"data=2,zero=1"});
   ExpectNear(first, third);
   EXPECT_EQ(first["zero_stage"], 1);
-  // Gradients once in each of four steps and not four times: half of the model to each rank.
+  // Gradients are reduced once, not four times, in each of four steps. Each rank gets half of the
+  // model.
   const uint64_t model =
       sizeof(float) * first["chunks"].get<uint64_t>() * first["chunk_elements"].get<uint64_t>();
   EXPECT_EQ(second["received_bytes"].get<uint64_t>() - first["received_bytes"].get<uint64_t>(),
@@ -564,7 +565,7 @@ TEST_F(ParallelCheckpoints, SavedInOneStage_GoesOnInAnother) {
   }
 }
 
-// Whatever was chosen for this machine, it is what the same flags in words train.
+// The chosen mesh depends on the machine, but has the bits of the same mesh given by flags.
 TEST_F(ParallelTraining, WithTheMeshLeftToIt_HasTheBitsOfTheMeshItChose) {
   const Words flags = kLlama + Words{"--ranks", "2"};
   const nlohmann::json chosen = Run(flags + Words{"--parallel", "auto"});

@@ -1,4 +1,4 @@
-// The trainer and geminictl plan, asked the same: where ranks were measured, and of one model.
+// Asks the trainer and geminictl plan the same questions, for measured ranks and for one model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,8 +81,8 @@ TEST(Place, BesideFlagsThatItReplaces_IsRefused) {
   EXPECT_THAT(refusal({"--parallel", "auto"}), testing::HasSubstr("it has no \"ranks\""));
 }
 
-// What the trainer tells a run to ask for when its memory was too little, on the host or on a GPU,
-// where it works on whole matrices.
+// Expects geminictl plan to name the device memory that the trainer names in its error for too
+// little memory. On a GPU the trainer works on whole matrices.
 void ExpectTheSameNeed(const Words& hardware) {
   const base::TemporaryFolder folder;
   for (const char* const name : {"gpt2-tiny", "llama-3m", "mixtral-tiny"}) {

@@ -17,7 +17,7 @@
 namespace geminid::trainer {
 namespace {
 
-// The failure that is a reason for the others, if there is one.
+// The failure that explains the others, if there is one.
 absl::Status FirstReason(const std::vector<absl::Status>& ends) {
   absl::Status found;
   for (const absl::Status& end : ends) {
@@ -49,7 +49,7 @@ absl::Status RankThreads::Train(const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<TokenSource> data, OpenData(options));
   const int ranks = RanksOf(options, 1);
   const std::string job = collectives::UniqueName();
-  std::string said;  // by rank 0
+  std::string said;  // the output of rank 0
   std::vector<absl::Status> ends(static_cast<size_t>(ranks));
   const auto train = [&](int rank) {
     RankContext context{.info = {.rank = rank,

@@ -1,5 +1,5 @@
-// A resume takes no more memory than the run: peaks of the daemon's ledger, and of the kernel's own
-// count of the largest process.
+// A resume takes no more memory than the run, by the peaks of the daemon's ledger and of the
+// kernel's count for the largest process.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr double kMost = 1.02;  // of the peaks of the run that was not interrupted
+constexpr double kMost = 1.02;  // relative to the peaks of the undisturbed run
 
 Words operator+(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
@@ -28,12 +28,12 @@ Words operator+(Words words, const Words& more) {
 }
 
 struct Peaks {
-  uint64_t device_bytes = 0;  // of the ledger
+  uint64_t device_bytes = 0;  // in the ledger
   uint64_t host_bytes = 0;
-  uint64_t process_bytes = 0;  // of the largest rank, as the kernel counts it
+  uint64_t process_bytes = 0;  // of the largest rank, by the kernel
 };
 
-// Of the first line of the page that begins with `series`.
+// The value of the page's first line that begins with `series`.
 uint64_t ValueOf(const std::string& page, const std::string& series) {
   const size_t begin = page.find("\n" + series);
   if (begin == std::string::npos) return 0;
@@ -41,7 +41,7 @@ uint64_t ValueOf(const std::string& page, const std::string& series) {
 }
 
 void ExpectNoMore(const Peaks& resumed, const Peaks& undisturbed) {
-  // Each was counted: a peak of nothing would pass.
+  // Checks that each was counted, because a peak of nothing would pass.
   ASSERT_GT(undisturbed.device_bytes, 0u);
   ASSERT_GT(undisturbed.host_bytes, 0u);
   ASSERT_GT(resumed.host_bytes, undisturbed.host_bytes / 2);
@@ -50,7 +50,7 @@ void ExpectNoMore(const Peaks& resumed, const Peaks& undisturbed) {
   EXPECT_LE(resumed.process_bytes, kMost * undisturbed.process_bytes);
 }
 
-// 39 MB of state with AdamW. What a resume read at once would double a rank's memory.
+// AdamW has 39 MB of state here. A resume that read all of it at once would double a rank's memory.
 class MemoryOfResumes : public ::testing::TestWithParam<Words> {
  protected:
   Words Arguments(const std::string& ranks, const Words& more) const {
@@ -61,7 +61,7 @@ class MemoryOfResumes : public ::testing::TestWithParam<Words> {
            GetParam() + more;
   }
 
-  // In a daemon of its own, whose peaks begin at 0.
+  // Uses a daemon of its own, whose peaks begin at 0.
   Peaks Train(const std::string& ranks, const Words& more) {
     EXPECT_TRUE(env_.Start().ok());
     const CommandResult run = RunTrainer(Arguments(ranks, more));
@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
       return all;
     }()));
 
-// A checkpoint's values alone, with new state.
+// Loads only a checkpoint's values, with new state.
 using MemoryOfLoads = MemoryOfResumes;
 
 TEST_P(MemoryOfLoads, OfAnotherRunsValues_IsThatOfARunThatBegins) {
@@ -127,7 +127,7 @@ TEST_P(MemoryOfLoads, OfAnotherRunsValues_IsThatOfARunThatBegins) {
 
 INSTANTIATE_TEST_SUITE_P(AdamW, MemoryOfLoads, ::testing::Values(Words{}));
 
-// The ledger alone: the kernel counts a process that was replaced with its successor.
+// Uses only the ledger: the kernel counts a killed process together with its replacement.
 using MemoryOfReplacements = MemoryOfResumes;
 
 TEST_P(MemoryOfReplacements, OfARankThatWasKilled_IsThatOfTheRun) {
@@ -136,7 +136,7 @@ TEST_P(MemoryOfReplacements, OfARankThatWasKilled_IsThatOfTheRun) {
   constexpr int kColumns = 200;
   TrainerProcess trainer(
       Arguments("2", {"--steps", "40", "--restarts", "1", "--progress", "terminal"}), kColumns);
-  // The second step needs the gradients of a rank that has committed the first.
+  // The second step needs the gradients of a rank that has committed the first step.
   ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
   const std::vector<pid_t> ranks = trainer.Children("geminid-train: rank 1");
   ASSERT_EQ(ranks.size(), 1u);

@@ -1,5 +1,5 @@
-// A run that changes the number of its ranks, on a daemon in the test's process, and the run that
-// it is compared with.
+// A run that changes its number of ranks, on a daemon in the test's process; and the run for
+// comparison.
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_SCALED_RUN_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_SCALED_RUN_H_
 
@@ -36,7 +36,7 @@ namespace geminid::trainer {
 using Words = std::vector<std::string>;
 
 inline constexpr int kWide = 240;
-inline const std::string kFolder = "FOLDER";  // that of the test
+inline const std::string kFolder = "FOLDER";  // stands for the test's folder
 inline constexpr char kForever[] = "1000000";
 inline constexpr uint64_t kMore = 4;            // steps after the change that are compared
 inline constexpr uint64_t kRecordBytes = 4096;  // of HandoverMemory without state
@@ -61,7 +61,7 @@ class ScalingBase {
     EXPECT_TRUE(env_.Start(options).ok());
   }
 
-  // `more` may name another model, and kFolder.
+  // `more` may name another model, and use kFolder.
   Words Arguments(const Words& more) const {
     Words words = {"--text",     text_,      "--batch",         "4",    "--threads", "1",
                    "--schedule", "constant", "--device-memory", "8MiB", "--socket",  env_.socket(),
@@ -73,7 +73,7 @@ class ScalingBase {
     return words;
   }
 
-  // As a request reaches ranks between two steps, the run must have some.
+  // The run must have steps left, because a request reaches ranks between two steps.
   v1::ScaleRequest Ask(uint32_t ranks) {
     v1::ScaleJobRequest request;
     request.set_job("scaled");
@@ -105,7 +105,8 @@ class ScalingBase {
     return scale;
   }
 
-  // By step, as written: enough digits to read the same bits back. The last line of a step counts.
+  // Losses by step, as written: with enough digits to read the same bits. A step's last line
+  // counts.
   static std::map<uint64_t, std::string> Losses(const std::string& log) {
     std::map<uint64_t, std::string> losses;
     std::ifstream lines(log);
@@ -140,7 +141,7 @@ class ScalingBase {
     uint64_t step = 0;
     int ranks = 0;
   };
-  // The change that the launcher told last, if any.
+  // The last change that the launcher reported, if any.
   static std::optional<Change> LastChange(const std::string& said) {
     const std::string before = "handed over the state after step ";
     const size_t at = said.rfind(before);
@@ -151,7 +152,8 @@ class ScalingBase {
     return change;
   }
 
-  // The losses of a run with `before` ranks up to a step, whose checkpoint `after` ranks resume.
+  // The losses of a run that `before` ranks make up to a step, and `after` ranks resume from a
+  // checkpoint.
   std::map<uint64_t, std::string> Reference(int before, const Change& change, const Words& flags) {
     const std::string save = folder_ / absl::StrCat("save-", ++references_);
     const std::string log = folder_ / absl::StrCat("reference-", references_);
@@ -168,7 +170,8 @@ class ScalingBase {
     return Losses(log);
   }
 
-  // A first rank that dies after a step may not have logged that step: at most `missing` of them.
+  // A first rank that dies after a step may not have logged the step; at most `missing` steps are
+  // missing.
   void ExpectSameLosses(const std::string& log, const std::map<uint64_t, std::string>& expected,
                         uint64_t missing = 0) {
     const std::map<uint64_t, std::string> losses = Losses(log);
@@ -185,7 +188,7 @@ class ScalingBase {
     return trainer.Children("geminid-train: rank ").size();
   }
 
-  // Of the launcher's memory for state.
+  // The bytes of the launcher's memory for state.
   static uint64_t HandoverBytes(const TrainerProcess& trainer) {
     const std::string folder = absl::StrCat("/proc/", trainer.pid(), "/fd");
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -218,7 +221,7 @@ struct Death {
   bool before_the_change = false;
 };
 
-// A binary that dies at a point takes the place of geminid-train.
+// A binary that dies at a point replaces geminid-train.
 inline Words DyingAt(const Death& death, const std::string& died, const Words& more = {}) {
   return Words{absl::StrCat("GEMINID_TEST_DIE_AT=", death.rank, " ", death.point),
                "GEMINID_TEST_DIED=" + died} +

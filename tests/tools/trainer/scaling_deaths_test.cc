@@ -1,5 +1,5 @@
-// Ranks, launchers and daemons that die, and signals, while a run changes the number of its ranks:
-// the run goes on as the old number or the new one, with the losses of a resume from a checkpoint.
+// Ranks, launchers and daemons die, or get signals, while a run changes its number of ranks. The
+// run goes on with the old or the new number, and with the losses of a resume from a checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ TEST_P(ScalingDeaths, AtAnyInstant_LeaveARunOfTheOldOrTheNewNumberOfRanks) {
                          kWide, DyingAt(death, died));
   const v1::ScaleRequest end = AwaitEnd(Ask(4));
   EXPECT_EQ(end.state(), death.before_the_change ? "refused" : "done") << end.message();
-  // Of whichever start: one whose first rank dies does not say it.
+  // Waits for any later start, because a start whose first rank dies does not print this.
   ASSERT_TRUE(trainer.WaitFor(": goes on after step ", "step ")) << trainer.output();
   const std::optional<Change> change = LastChange(trainer.output());
   EXPECT_EQ(change.has_value(), !death.before_the_change) << trainer.output();
@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
 class ScalingSignals : public ScalingBase, public ::testing::TestWithParam<const char*> {};
 
 // At the first point the old ranks have asked each other for the last time whether to end. At the
-// second the new ranks are there, and have trained nothing.
+// second point the new ranks are there, but have not trained.
 TEST_P(ScalingSignals, DuringAChange_EndTheRunWithItsStateSaved) {
   const std::string died = folder_ / "signalled", save = folder_ / "save";
   const Words run = Arguments({"--ranks", "2", "--log", log_, "--save", save});
@@ -75,7 +75,7 @@ TEST_P(ScalingSignals, DuringAChange_EndTheRunWithItsStateSaved) {
   EXPECT_TRUE(std::ifstream(died).good()) << "nobody was signalled";
   const std::optional<Change> change = LastChange(trainer.output());
   ASSERT_TRUE(change.has_value()) << trainer.output();
-  // At most a step that had begun is completed.
+  // At most the step in progress is completed.
   const uint64_t last = Losses(log_).rbegin()->first;
   EXPECT_LE(last, change->step + 1);
   EXPECT_THAT(trainer.output(),
@@ -116,8 +116,8 @@ TEST_F(ScalingAfterDeaths, WithoutARestartLeft_GoOnWithFewerRanksFromMemory) {
   ExpectSameLosses(log_, Reference(2, *change, {}));
 }
 
-// The launcher stops as soon as the state is complete, so that no rank is attached when the daemon
-// dies. The new ranks are there before the next daemon is.
+// The launcher stops as soon as the state is complete, so no rank is attached when the daemon dies.
+// The new ranks start before the next daemon.
 TEST_F(ScalingAfterDeaths, OfTheDaemonBetweenTheGroups_LeaveTheNewNumberOfRanks) {
   const std::string stopped = folder_ / "stopped";
   TrainerProcess trainer(
@@ -142,7 +142,7 @@ TEST_F(ScalingAfterDeaths, OfTheDaemonBetweenTheGroups_LeaveTheNewNumberOfRanks)
 
 class ScalingRandomDeaths : public ScalingBase, public ::testing::TestWithParam<uint64_t> {
  protected:
-  // How many ranks it has killed.
+  // Kills some ranks and returns their number.
   uint64_t KillSome(const TrainerProcess& trainer) const {
     constexpr uint64_t kMostDeaths = 3,
                        kLongestPause = 400;  // milliseconds; a change takes so long
@@ -153,7 +153,7 @@ class ScalingRandomDeaths : public ScalingBase, public ::testing::TestWithParam<
       const uint64_t pause = base::RandomBits(GetParam(), 2 * i) % kLongestPause;
       absl::SleepFor(absl::Milliseconds(pause));
       const std::vector<pid_t> ranks = trainer.Children("geminid-train: rank ");
-      if (ranks.empty()) continue;  // one group has ended, and the next is not there
+      if (ranks.empty()) continue;  // one group has ended, and the next has not started
       const pid_t victim = ranks[base::RandomBits(GetParam(), 2 * i + 1) % ranks.size()];
       killed += kill(victim, SIGKILL) == 0 ? 1 : 0;
     }
@@ -177,7 +177,7 @@ TEST_P(ScalingRandomDeaths, DuringAChange_LeaveARunOfTheOldOrTheNewNumberOfRanks
   trainer.Signal(SIGINT);
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
   Change change = LastChange(trainer.output()).value_or(Change{last, 2});
-  change.ranks = static_cast<int>(ranks);  // they may have gone back to the old number
+  change.ranks = static_cast<int>(ranks);  // the run may have returned to the old number
   ExpectSameLosses(log_, Reference(2, change, {}), deaths);
   if (HasFailure()) ADD_FAILURE() << trainer.output();
 }

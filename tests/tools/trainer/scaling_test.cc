@@ -1,5 +1,5 @@
-// Runs that go on as another number of ranks by request: the losses are those of a run that was
-// resumed with so many ranks from a checkpoint. What cannot be leaves the run as it was.
+// Runs that continue with another number of ranks by request. Their losses are those of a run that
+// was resumed from a checkpoint with this number. Impossible requests leave the run as it was.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{1, 2, {"--sampling", "shuffle", "--accumulate", "2"}}),
     [](const auto& of) { return absl::StrCat("Case", of.index); });
 
-// The axes stay, and the ranks that come or go are for data.
+// The axes stay. Ranks that start or end belong to the axis data.
 INSTANTIATE_TEST_SUITE_P(
     Meshes, Scaling,
     ::testing::Values(
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{4, 2, {"--parallel", "zero=2"}}),
     [](const auto& of) { return absl::StrCat("Case", of.index); });
 
-// Which mesh is chosen depends on the machine, and so do the last bits.
+// The chosen mesh depends on the machine, and so do the last bits.
 TEST_F(ScalingAuto, OfAMeshThatTheRunChooses_ChoosesAnew) {
   TrainerProcess trainer(Arguments({"--ranks", "2", "--parallel", "auto", "--steps", kForever,
                                     "--log", log_, "--progress", "lines"}),
@@ -94,7 +94,7 @@ TEST_F(ScalingAuto, OfAMeshThatTheRunChooses_ChoosesAnew) {
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
 }
 
-// Only the new ranks find that out.
+// Only the new ranks notice this.
 TEST_F(ScalingAuto, WhereNoMeshHasSoManyRanks_GoesBackToTheOldNumber) {
   TrainerProcess trainer(Arguments({"--ranks", "2", "--parallel", "auto", "--steps", kForever,
                                     "--log", log_, "--progress", "lines"}),
@@ -122,7 +122,7 @@ class ScalingRefusals : public ScalingBase, public ::testing::Test {
     });
   }
 
-  // It goes on as it was.
+  // The run goes on unchanged.
   void ExpectGoesOn(TrainerProcess* trainer, size_t ranks) {
     ASSERT_TRUE(WaitForLogged(trainer, log_, Losses(log_).rbegin()->first + 2))
         << trainer->output();
@@ -159,9 +159,10 @@ TEST_F(ScalingRefusals, OfNumbersThatTheMeshCannotHave_LeaveItAsItWas) {
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
 }
 
-// The first rank of another group would open it again, and nobody would learn what is missing.
+// The first rank of another group would open the log again, and nobody would learn that lines are
+// missing.
 TEST_F(ScalingRefusals, OfARunWhoseLogHasFailed_SayWhy) {
-  // A file that can be opened, and refuses lines of JSON.
+  // This file can be opened, but refuses lines of JSON.
   const std::string log = "/proc/self/oom_score_adj";
   TrainerProcess trainer(
       Arguments({"--ranks", "2", "--steps", kForever, "--log", log, "--progress", "lines"}), kWide);
@@ -175,7 +176,7 @@ TEST_F(ScalingRefusals, OfARunWhoseLogHasFailed_SayWhy) {
   EXPECT_THAT(trainer.output(), HasSubstr(log));
 }
 
-// The ranks that go on would read it anew.
+// The new ranks would read the data again.
 TEST_F(ScalingRefusals, OfARunWhoseDataHasGrown_NameTheFile) {
   TrainerProcess trainer(
       Arguments({"--ranks", "2", "--steps", kForever, "--log", log_, "--progress", "lines"}),
@@ -190,7 +191,7 @@ TEST_F(ScalingRefusals, OfARunWhoseDataHasGrown_NameTheFile) {
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
 }
 
-// Only the new ranks find that out, and the old number of ranks would not go on from it either.
+// Only the new ranks notice this, and the old number of ranks would not resume either.
 TEST_F(ScalingRefusals, OfARunWhoseDataHasOtherBytes_EndTheRunThatSaysBoth) {
   TrainerProcess trainer(
       Arguments({"--ranks", "2", "--steps", kForever, "--log", log_, "--progress", "lines"}),
@@ -237,7 +238,7 @@ TEST_F(ScalingRefusals, WithoutHostMemoryForTheState_SayTheNumbers) {
       Arguments({"--ranks", "2", "--steps", kForever, "--log", log_, "--progress", "lines"}),
       kWide);
   ASSERT_TRUE(WaitForLogged(&trainer, log_, 3)) << trainer.output();
-  // Another job takes what is left, but for less than the state.
+  // Another job takes all memory except less than the state needs.
   constexpr uint64_t kLeft = uint64_t{1} << 16;
   ConnectOptions options;
   options.socket = env_.socket();

@@ -1,5 +1,5 @@
-// Two runs on one daemon that shares its node between them: the losses of each are those of runs
-// that were resumed with so many ranks from checkpoints.
+// Two runs on one daemon that shares its node between them. Each run's losses are those of runs
+// that were resumed from checkpoints with the same numbers of ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 class Sharing : public ScalingBase, public ::testing::Test {
  protected:
-  // A node of two ranks, which looks once a second.
+  // A node of two ranks, which the daemon reviews once a second.
   void SetUp() override {
     env_.Stop();
     geminid::testing::DaemonEnvOptions options;
@@ -37,7 +37,7 @@ class Sharing : public ScalingBase, public ::testing::Test {
         {"--ranks", "1:2", "--steps", kForever, "--log", log, "--progress", "lines", "--job", job});
   }
 
-  // In the order in which the launcher told them.
+  // The changes in the order in which the launcher reported them.
   static std::vector<Change> ChangesOf(const std::string& said) {
     const std::string before = "handed over the state after step ";
     std::vector<Change> changes;
@@ -49,7 +49,7 @@ class Sharing : public ScalingBase, public ::testing::Test {
     return changes;
   }
 
-  // Resumes at each change with its ranks, and goes on for some steps after the last one.
+  // Resumes with the new ranks at each change, and trains some steps after the last one.
   void ExpectLossesOfResumes(const std::string& log, std::vector<Change> changes) {
     const uint64_t logged = Losses(log).rbegin()->first;
     while (!changes.empty() && changes.back().step >= logged) changes.pop_back();

@@ -1,4 +1,4 @@
-// Runs whose layers are cut over ranks, against the same runs of one rank.
+// Runs whose layers are sharded over ranks, compared with runs of one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,16 +23,16 @@ using testing::HasSubstr;
 
 Words Cut(const std::string& axes) { return {"--parallel", axes}; }
 
-// Two tables, and half as many heads of keys as of queries.
+// It has two tables, and half as many heads of keys as of queries.
 const Words kLlama = {"--model", "llama-tiny"};
-// Its table is the output layer too.
+// Its table is also the output layer.
 const Words kGpt2 = {"--model", "gpt2-tiny"};
 
-// With rates for so short a run.
+// Optimizers that need whole tensors, with rates for such a short run.
 const std::vector<std::pair<std::string, std::string>> kOfWholeTensors = {
     {"lamb", "2e-2"}, {"lars", "10"}, {"adafactor", "1"}, {"came", "1e-4"}};
 
-// Less than keeps all activations.
+// Less memory than all activations need.
 const Words kLittleMemory = {"--device-memory", "512KiB"};
 
 class TensorTraining : public ComparedRuns {
@@ -41,7 +41,7 @@ class TensorTraining : public ComparedRuns {
       : ComparedRuns(
             {"--accumulate", "2", "--context", "16", "--dtype", "fp32", "--clip-norm", "0.5"}) {}
 
-  // Of `flags`, however it is computed.
+  // Runs `flags` in several ways, and expects the same weights.
   void ExpectSameWeights(const Words& flags, const std::vector<Words>& ways) const {
     const nlohmann::json plain = RunOnce(flags);
     for (const Words& how : ways) {
@@ -53,10 +53,10 @@ class TensorTraining : public ComparedRuns {
   }
 };
 
-// What a layer takes of the arena, and what becomes of it where that is too small.
+// A layer's use of the arena, and the result if the arena is too small.
 class TensorMemory : public TensorTraining {};
 
-// Its rows and columns are in a checkpoint, too.
+// Its checkpoint also has rows and columns.
 const Words kCame = {"--optimizer", "came", "--lr", "1e-4"};
 
 class TensorCheckpoints : public TensorTraining {};
@@ -90,7 +90,7 @@ TEST_F(TensorTraining, BesideOtherAxes_IsCloseToOneRank) {
   }
 }
 
-// Ranks with the same blocks have pieces of the same sequences, and attend together.
+// Ranks with the same blocks have slices of the same sequences, and attend together.
 TEST_F(TensorTraining, WithSequencesThatAreCutToo_IsCloseToOneRank) {
   const Words validated = {"--validation", "0.2"};
   const nlohmann::json llama = RunOnce(kLlama + validated);
@@ -115,7 +115,7 @@ TEST_F(TensorTraining, WithSequencesThatAreCutToo_DoesNotDependOnMemoryNorOnThre
   }
 }
 
-// Of the ranks with the same blocks.
+// ZeRO's stages apply to the ranks with the same blocks.
 TEST_F(TensorTraining, InEachOfZerosStages_IsThatOfTheThirdAndReceivesLess) {
   for (const std::string axes : {"tensor=1d:2,data=2", "pipeline=2,tensor=1d:2,data=2"}) {
     SCOPED_TRACE(axes);
@@ -137,7 +137,7 @@ TEST_F(TensorTraining, OfOneMesh_DoesNotDependOnMemoryNorOnThreads) {
 }
 
 TEST_F(TensorTraining, ThatOffloadsActivations_HasTheBitsOfKeepingThem) {
-  // Less than keeps all of six layers.
+  // Less memory than all activations of six layers need.
   const std::vector<std::pair<std::string, std::string>> meshes = {
       {"tensor=1d:2", "2MiB"}, {"tensor=2d:4,sequence=ring:2", "1MiB"}};
   for (const auto& [axes, memory] : meshes) {
@@ -155,8 +155,8 @@ TEST_F(TensorTraining, ThatOffloadsActivations_HasTheBitsOfKeepingThem) {
   }
 }
 
-// Norms, rows and columns of which each rank has blocks, some of them on several ranks.
-// Each of them in each mesh, of one model or the other.
+// Each rank has blocks of norms, rows and columns, and some blocks are on several ranks. Each
+// optimizer runs in each mesh, with one model or the other.
 TEST_F(TensorOptimizers, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
   size_t models = 0;
   for (const auto& [optimizer, rate] : kOfWholeTensors) {
@@ -171,8 +171,8 @@ TEST_F(TensorOptimizers, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
   }
 }
 
-// Two with norms, two with rows and columns: of each kind one takes one of two ways, and the other
-// the other one.
+// Two optimizers have norms, and two have rows and columns. Of each pair, one takes the first
+// of two ways and the other the second.
 TEST_F(TensorOptimizers, WithOptimizersOfWholeTensors_DoesNotDependOnMemoryNorOnThreads) {
   size_t rules = 0;
   for (const auto& [optimizer, rate] : kOfWholeTensors) {
@@ -188,8 +188,8 @@ TEST_F(TensorOptimizers, WithOptimizersOfWholeTensors_DoesNotDependOnMemoryNorOn
   }
 }
 
-// Weights and gradients are bf16, what is between them is not: so modes are as close before the
-// first update as in fp32, and afterwards within what rounding of gradients and weights makes.
+// Weights and gradients are bf16, but values in between are not. So before the first update modes
+// are as close as in fp32. Afterwards they differ by the rounding of gradients and weights.
 TEST_F(TensorTraining, InBfloat16_IsCloseToOneRankAndToTheOtherModes) {
   constexpr double kNarrow = 0x1p-10;  // of losses, over four steps; bf16 has 8 digits
   const auto near = [](const nlohmann::json& got, const nlohmann::json& expected, size_t step,
@@ -223,7 +223,7 @@ TEST_F(TensorTraining, InBfloat16_DoesNotDependOnMemoryNorOnThreads) {
       {{"--activations", "recompute"}, {"--placement", "cpu"}, kLittleMemory, {"--threads", "2"}});
 }
 
-// With an optimizer that does not make large steps of small gradients, whose rounding shows.
+// The optimizer does not make large steps of small gradients, whose rounding would show.
 TEST_F(TensorCheckpoints, Exported_HasWeightsCloseToThoseOfOneRank) {
   const std::string folder = folder_ / "weights";
   for (const auto& [model, axes] : {std::pair(kLlama, "tensor=2.5d:size=8:depth=2"),
@@ -241,7 +241,7 @@ TEST_F(TensorCheckpoints, Exported_HasWeightsCloseToThoseOfOneRank) {
         ASSERT_NEAR(cut.at(name)[i], values[i], 1e-6) << axes << ' ' << name << '[' << i << ']';
       }
     }
-    // What is loaded is the same on one rank and in a mesh.
+    // The loaded values are the same on one rank and in a mesh.
     const Words loads = model + Words{"--load", folder, "--steps", "1", "--warmup-steps", "0"};
     ExpectNear(Run(loads + Cut("tensor=3d:8")), Run(loads));
   }
@@ -263,7 +263,7 @@ TEST_F(TensorCheckpoints, SavedInOneMesh_GoesOnInAnother) {
     const Words saves = c.model + Words{"--save", run_, "--save-every", "2"};
     fs::remove_all(run_);
     const nlohmann::json first = Run(saves + c.before);
-    // Nothing is left to do: what is read is what was saved.
+    // No step is left, so the values read are the values saved.
     const nlohmann::json read = Run(saves + c.after + Words{"--resume"});
     EXPECT_EQ(read["first_step"], 4);
     EXPECT_EQ(read["weights_sha256"], first["weights_sha256"]);
@@ -284,11 +284,11 @@ TEST_F(TensorMemory, OfFourRanks_HasAQuarterOfTheStateOnEach) {
   const nlohmann::json cut = Run(model + Cut("tensor=2d:4"));
   ASSERT_EQ(cut["model_state_bytes_per_rank"].size(), 4);
   for (const double bytes : cut["model_state_bytes_per_rank"]) {
-    EXPECT_NEAR(bytes, one / 4, 0.05 * one);  // padding
+    EXPECT_NEAR(bytes, one / 4, 0.05 * one);  // the tolerance is for padding
   }
 }
 
-// What a mode makes of the residual stream: [tokens / tokens, features / features] on a rank.
+// How a mode shards the residual stream: a rank has [tokens / tokens, features / features].
 struct CutOfStream {
   const char* axes;
   double tokens;
@@ -296,8 +296,8 @@ struct CutOfStream {
   double ranks;
 };
 
-// The arena, which is charged as a whole, has them beside the model. What does not grow with the
-// layers cancels out.
+// The arena holds activations beside the model, and is charged as a whole. The difference of two
+// numbers of layers leaves only what grows with them.
 TEST_F(TensorMemory, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
   constexpr double kTokens = 4 * 16, kHidden = 64, kHeads = 4;
   const auto bytes_of_layer = [&](const char* axes, const char* activations) {
@@ -319,10 +319,10 @@ TEST_F(TensorMemory, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
                                  {"tensor=3d:8", 4, 2, 8}}) {
     SCOPED_TRACE(cut.axes);
     const double stream = kTokens / cut.tokens * kHidden / cut.features;
-    // The inputs of both halves, whatever is computed again.
+    // The inputs of the attention and the MLP sublayer are kept, whatever is recomputed.
     const double inputs = sizeof(float) * 2 * stream;
-    // Both norms with a mean and a deviation for each row; queries, keys, values, what attention
-    // gives and a sum for each head; what the MLP has inside.
+    // Both norms, with a mean and a deviation per row; queries, keys, values, the attention's
+    // output and a sum per head; and the inner activations of the MLP.
     const double kept = sizeof(float) * (2 * stream + 4 * kTokens / cut.tokens +
                                          kTokens * (4 * kHidden + kHeads) / cut.ranks +
                                          kTokens * 4 * kHidden / cut.ranks);
@@ -331,17 +331,17 @@ TEST_F(TensorMemory, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
   }
 }
 
-// Of an MLP on its way back: what is there whatever it works in, and what that takes, by the header
-// of layer_scratch.h, in elements of one rank. Biases and statistics are beside that.
+// An MLP's elements on one rank in the backward pass, by the header of layer_scratch.h: those that
+// are always there, and those of its mode. Biases and statistics are not included.
 double MlpBackwardElements(const CutOfStream& cut, double tokens, double hidden) {
   const std::string axes = cut.axes;
   const double inner = tokens * 4 * hidden / cut.ranks;
   const double weights =
       4 * hidden * hidden / (axes.find("2.5d") == std::string::npos ? cut.ranks : 4);
-  // Inputs of both halves, what the norm gave, and two gradients; both matrices turned, and their
-  // gradients; what the MLP kept.
+  // The inputs of both sublayers, the norm's output, and two gradients; both matrices transposed,
+  // and their gradients; and the MLP's kept activations.
   const double there = 5 * tokens / cut.tokens * hidden / cut.features + 4 * weights + inner;
-  const double within = 2 * inner;  // what the second layer takes, and its gradient
+  const double within = 2 * inner;  // the second layer's input and its gradient
   if (axes == "tensor=1d:2") return there + within;
   if (axes == "tensor=1d-sequence:2") return there + within + tokens * hidden;
   if (axes == "tensor=3d:8") {
@@ -350,7 +350,7 @@ double MlpBackwardElements(const CutOfStream& cut, double tokens, double hidden)
   return there + within + 3 * inner + 2 * weights;
 }
 
-// The peak of the arena is that of this moment, and has nothing beside it but norms and biases.
+// The arena's peak is at this moment. It has only norms and biases besides.
 TEST_F(TensorTraining, WhatALayerWorksIn_IsInTheLedger) {
   for (const CutOfStream& cut : {CutOfStream{"tensor=1d:2", 1, 1, 2},
                                  {"tensor=1d-sequence:2", 2, 1, 2},
@@ -370,8 +370,8 @@ TEST_F(TensorTraining, WhatALayerWorksIn_IsInTheLedger) {
   }
 }
 
-// A device that is too small for what layers work in refuses them by name; one that runs them does
-// not hold more than it has.
+// A device that is too small for a layer's scratch refuses it by name. A device that runs the
+// layers does not hold more than its memory.
 TEST_F(TensorMemory, OnADeviceThatIsTooSmall_SaysWhatFindsNoRoom) {
   constexpr double kKib = 1024;
   for (const auto& [axes, refused, runs] :

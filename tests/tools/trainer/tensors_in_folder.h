@@ -1,4 +1,4 @@
-// The tensors of a folder of safetensors files, read without the project's own code.
+// Reads the tensors of a folder of safetensors files without the project's own code.
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_TENSORS_IN_FOLDER_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_TENSORS_IN_FOLDER_H_
 
@@ -21,7 +21,7 @@ inline std::string FileText(const std::string& path) {
   return text.str();
 }
 
-// An element of type F32, BF16 or F16 by its bits.
+// Decodes an element of type F32, BF16 or F16.
 inline double ElementOf(const std::string& type, const char* data) {
   if (type == "F32") {
     float value;
@@ -38,7 +38,7 @@ inline double ElementOf(const std::string& type, const char* data) {
          (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
-// Of all files of the folder whose names begin with `prefix`.
+// The tensors of all files in the folder whose names begin with `prefix`.
 inline NamedTensors TensorsInFolder(const std::string& folder,
                                     const std::string& prefix = "model") {
   NamedTensors tensors;

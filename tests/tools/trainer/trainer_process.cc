@@ -64,10 +64,10 @@ void TrainerProcess::Type(const std::string& keys) const {
   (void)!write(terminal_.get(), keys.data(), keys.size());
 }
 
-// False at the end, or when it is time.
+// False at the end of the output, or after the deadline.
 bool TrainerProcess::Read(absl::Time deadline) {
   pollfd waiting = {terminal_.get(), POLLIN, 0};
-  // Of less than nothing, poll would make all time.
+  // poll would wait for ever for a negative time.
   const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
   if (poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) <= 0) return false;
   char buffer[4096];

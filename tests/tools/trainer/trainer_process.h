@@ -1,4 +1,4 @@
-// geminid-train while it runs: what it says, and signals to it.
+// geminid-train while it runs: its output, and signals to it.
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_TRAINER_PROCESS_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_TRAINER_PROCESS_H_
 
@@ -13,10 +13,10 @@
 
 namespace geminid::trainer {
 
-// Destroying it kills the process, if it still runs.
+// Destroying the object kills the process if it still runs.
 class TrainerProcess {
  public:
-  // Its standard streams are a terminal of that width, which controls it.
+  // The process's standard streams are its controlling terminal, of this width.
   TrainerProcess(const std::vector<std::string>& arguments, int columns,
                  const std::vector<std::string>& environment = {});
   ~TrainerProcess();
@@ -27,22 +27,22 @@ class TrainerProcess {
   void Signal(int signal) const;
   void Type(const std::string& keys) const;
 
-  // True when it has said `text`; false when it ends, or is silent for too long, before.
+  // True when the process has printed `text`; false if it ends or is silent for too long before.
   bool WaitFor(const std::string& text);
-  // The same, when it has said `then` somewhere after `text`.
+  // The same, when it has printed `then` somewhere after `text`.
   bool WaitFor(const std::string& text, const std::string& then);
-  // The same, when it has said "step N/" of this step or a later one: its line is not drawn anew at
+  // The same, when it has printed "step N/" of this step or a later one. Its line is not redrawn at
   // every step.
   bool WaitForStep(int step);
-  // Its exit code, 128 plus the signal if one ended it; -1 if it does not end.
+  // The exit code, or 128 plus the signal that ended the process; -1 if it does not end.
   int Wait();
 
-  // Everything said so far.
+  // The whole output so far.
   const std::string& output() const { return output_; }
 
-  // The processes it has started, by the beginning of their command line.
+  // The processes that it has started, selected by the beginning of their command line.
   std::vector<pid_t> Children(const std::string& command) const;
-  // Of the processor, by itself and the processes it has started.
+  // The processor time of the process and of the processes that it has started.
   absl::Duration Used() const;
 
  private:
@@ -54,11 +54,11 @@ class TrainerProcess {
   std::string output_;
 };
 
-// The processes that any thread of `pid`, or of this process, has started, by the beginning of their
-// command line.
+// The processes that any thread of `pid`, or of this process, has started, selected by the
+// beginning of their command line.
 std::vector<pid_t> ChildrenOf(pid_t pid, const std::string& command);
 std::vector<pid_t> OwnChildren(const std::string& command);
-std::string CommandLineOf(pid_t pid);  // arguments end with a blank
+std::string CommandLineOf(pid_t pid);  // a blank follows each argument
 std::string ShortNameOf(pid_t pid);
 
 }  // namespace geminid::trainer

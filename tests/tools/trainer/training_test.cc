@@ -1,4 +1,4 @@
-// The program as a whole: small runs with a daemon of their own.
+// The whole program: small runs, each with a daemon of its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class Training : public testing::Test {
     text << std::ifstream(report_path()).rdbuf();
     return text.str();
   }
-  // What stands at a key of the top level, as text without blanks.
+  // The value of a key at the report's top level, as text without blanks.
   std::string Field(const std::string& key) const {
     const std::string report = Report();
     std::smatch match;
@@ -54,12 +54,12 @@ class Training : public testing::Test {
     return value;
   }
   double Number(const std::string& key) const { return std::stod(Field(key)); }
-  // The most bytes that were in the workspace.
+  // The workspace's peak in bytes.
   double PeakWorkspace() const {
     const std::string peak = Field("device_bytes_peak");
     return std::stod(peak.substr(peak.find("\"non_model\":") + 12));
   }
-  // Refused with nearly nothing, a run of this shape trains with the number of the refusal.
+  // A run of this shape is refused with little memory, and trains with the size in the refusal.
   void TrainWithTheSizeNamed(const std::vector<std::string>& shape) {
     SCOPED_TRACE(testing::PrintToString(shape));
     const auto with = [&](const std::string& memory) {
@@ -201,7 +201,7 @@ TEST_F(Training, ThatOffloadsActivations_GivesTheSameBitsInLessMemory) {
     const std::string losses = Field("loss_hex"), weights = Field("weights_sha256");
     const double most = PeakWorkspace();
     for (const char* ranks : {"1", "2"}) {
-      // One rank's bf16 products take up to 1.3 MiB where no instruction multiplies bf16.
+      // One rank's bf16 products take up to 1.3 MiB on processors without bf16 instructions.
       const bool less = std::string(dtype) == "bf16" && std::string(ranks) == "2";
       const std::string memory = less ? "1280KiB" : "2560KiB";
       ASSERT_EQ(run({"--activations", "offload", "--dtype", dtype, "--ranks", ranks,
@@ -301,7 +301,7 @@ TEST_F(Training, WithEveryOptimizer_LowersTheLoss) {
   for (const char* name :
        {"adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came"}) {
     std::vector<std::string> flags = {"--optimizer", name, "--steps", "12", "--ranks", "2"};
-    // Rates for so short a run; adafactor's own does as it is.
+    // Rates for such a short run. Adafactor's own rate is suitable.
     const std::map<std::string, const char*> rates = {{"lamb", "2e-2"}, {"lars", "10"},
                                                       {"sgd", "0.3"},   {"adagrad", "2e-2"},
                                                       {"lion", "1e-3"}, {"adafactor", "1"}};
@@ -338,7 +338,7 @@ TEST_F(Training, WithTheOptimizersStateOnDisk_GivesTheSameBitsAndLeavesNothing) 
   EXPECT_TRUE(std::filesystem::is_empty(disk));
 }
 
-// What does not fit there goes to the disk, if there is one.
+// State that does not fit in host memory goes to the disk, if there is one.
 TEST_F(Training, InTooLittleHostMemoryForAllState_HasTheRestOnDiskWithTheSameBits) {
   ASSERT_EQ(Run({"--optimizer-state", "host"}).code, 0);
   const std::string weights = Field("weights_sha256");
@@ -364,7 +364,7 @@ TEST_F(Training, WithEnduranceOfTheDiskForSomeSteps_SavesBeforeItIsSpentAndGoesO
   const std::vector<std::string> on_disk = {
       "--optimizer-state", "disk", "--state-disk", disk, "--save", save};
   std::vector<std::string> bounded = on_disk;
-  // The first values take one write of all state and a step another, of 10 bytes for a parameter.
+  // The first values write all state once, and each step again: 10 bytes per parameter.
   const auto bytes = static_cast<uint64_t>(50 * Number("parameters"));
   bounded.insert(bounded.end(), {"--state-disk-endurance", std::to_string(bytes) + "B"});
   const CommandResult spent = Run(bounded);
@@ -424,7 +424,8 @@ std::vector<std::string> RandomShape(std::mt19937* random) {
   return words;
 }
 
-// And what the run takes where it keeps less on the device: each number trains as it is printed.
+// The error also gives the memory of the ways that keep less on the device. Each number trains as
+// printed.
 TEST_F(Training, ThatKeepsActivationsWithoutRoom_IsToldWhatTheOtherWaysTake) {
   const std::vector<std::string> run = {"--batch", "16", "--layers", "6", "--threads", "1"};
   const auto with = [&](const std::string& how, const std::string& memory) {
@@ -447,7 +448,7 @@ TEST_F(Training, ThatKeepsActivationsWithoutRoom_IsToldWhatTheOtherWaysTake) {
   EXPECT_THAT(with("recompute", "64KiB").err, testing::Not(HasSubstr("with --activations")));
 }
 
-// One number, accepted as it is printed, that trains.
+// The error has one number. It is accepted as printed, and trains.
 TEST_F(Training, InADeviceThatIsTooSmall_NamesASizeThatTrains) {
   const std::vector<std::vector<std::string>> shapes = {
       {},

@@ -78,7 +78,7 @@ TEST_F(ValidationOfRuns, OnShards_AreThoseOnTheSameTokensAsText) {
   const auto text = Run(text_, {"--validation", "0.25"});
   const std::string bytes = Words(4000);
   std::string tokens;
-  for (const char byte : bytes) tokens += {byte, '\0'};  // uint16
+  for (const char byte : bytes) tokens += {byte, '\0'};  // as uint16
   folder_.Write("shards/a.bin", tokens.substr(0, 3000));
   folder_.Write("shards/b.bin", tokens.substr(3000));
   const auto shards = Run(folder_ / "shards", {"--validation", "0.25"}, "--shards");

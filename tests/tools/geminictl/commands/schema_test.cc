@@ -1,4 +1,4 @@
-// The schema against what the subcommands print, and against the page that people read.
+// Checks the schema against the subcommands' output, and against the page for people.
 #include "tools/geminictl/commands/schema.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,8 @@ bool IsOfType(const JsonValue& value, const std::string& type) {
   return false;
 }
 
-// The words of JSON Schema that ours has, and no field that it does not name. Empty: it is so.
+// Checks the JSON Schema keywords that our schema uses, and that it names every field. Empty: no
+// violation.
 std::string Violation(const JsonValue& root, const JsonValue& schema, const JsonValue& value,
                       const std::string& where) {
   if (const JsonValue* reference = Find(schema, "$ref")) {

@@ -194,7 +194,7 @@ TEST(JudgeMachine, EveryLack_HasItsVerdictAndAFix) {
 TEST(JudgeMachine, LockedMemoryLimit_MattersOnlyWhereItBinds) {
   MachineFindings machine = GoodMachine();
   machine.machine.memlock_limit_bytes = 8 << 20;
-  EXPECT_EQ(Find(JudgeMachine(machine), "memlock_limit").verdict, Verdict::kPass);  // no GPU
+  EXPECT_EQ(Find(JudgeMachine(machine), "memlock_limit").verdict, Verdict::kPass);  // without a GPU
   machine.nvidia_driver = "570";
   machine.may_lock_memory = true;
   EXPECT_EQ(Find(JudgeMachine(machine), "memlock_limit").verdict, Verdict::kPass);

@@ -11,7 +11,7 @@
 namespace geminid::ctl {
 namespace {
 
-// What python3, whose reader is not ours, prints for this expression of the archive `t`.
+// Whether python3, which has its own reader, finds this expression true for the archive `t`.
 bool PythonAgrees(const std::string& archive, const std::string& assertion) {
   const geminid::base::TemporaryFolder folder;
   const std::string path = folder.path() + "/a.tar.gz";

@@ -31,7 +31,7 @@ TEST(Printable, ControlCharacters_BecomeQuestionMarks) {
   EXPECT_EQ(Printable("a\x1b[2Jb\n\x7f"), "a?[2Jb??");
   EXPECT_EQ(Printable("\xc2\x9b"
                       "1m"),
-            "?1m");  // U+009B, the other way to begin a sequence
+            "?1m");  // U+009B, the other start of an escape sequence
   EXPECT_EQ(Printable("größe"), "größe");
 }
 

@@ -13,7 +13,7 @@ using base::At;
 using base::JsonValue;
 using base::MustParse;
 
-// The value at `key`; a null value that says so if it is not there.
+// At() returns the value of `key`, or a null value with a message if there is none.
 TEST(JsonDocument, Values_AreRawAndNamedAsInTheProto) {
   v1::SessionInfo session;
   session.set_session(18446744073709551615u);
@@ -28,7 +28,7 @@ TEST(JsonDocument, Values_AreRawAndNamedAsInTheProto) {
   EXPECT_EQ(At(value, "session").text, "18446744073709551615");
   EXPECT_EQ(At(value, "rank").text, "-1");
   EXPECT_EQ(At(value, "job").text, "say \"hi\"");
-  EXPECT_EQ(At(value, "host_bytes").text, "0");  // a default
+  EXPECT_EQ(At(value, "host_bytes").text, "0");  // a default value
   EXPECT_EQ(At(At(value, "stall_seconds"), "copy").text, "0.5");
   const JsonValue& bytes = At(value, "transfer_bytes");
   ASSERT_EQ(bytes.members.size(), 2u);

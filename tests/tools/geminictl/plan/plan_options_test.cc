@@ -1,4 +1,4 @@
-// What geminictl plan makes of its flags and of the machine it runs on.
+// How geminictl plan reads its flags and the machine that it runs on.
 #include "tools/geminictl/plan/plan_options.h"
 
 #include <gmock/gmock.h>

@@ -34,7 +34,7 @@ class PlanFiles : public ::testing::Test {
   std::string folder_;
 };
 
-// State that does not fit on the device, and a plan that is soon made.
+// A run whose state does not fit on the device, with a plan that is made quickly.
 const std::vector<std::string> kGpt2In1GiB = {
     "--model", "gpt2", "--hardware", "rtx-2060-6gb", "--device-memory", "1GiB"};
 
@@ -54,7 +54,7 @@ TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
   EXPECT_EQ(outcome.err, "");
 }
 
-// The link of one is faster than its processor's memory, and that of the other is not.
+// One machine's link is faster than its processor's memory, and the other one's is slower.
 TEST(Plan, WhereStreamingWouldPay_SaysByHowMuch) {
   const std::vector<std::string> job = {"--model", "opt-6.7b", "--host-memory",
                                         "400GiB",  "--batch",  "1"};
@@ -95,7 +95,8 @@ TEST(Plan, Activations_KeptTakeMoreMemoryAndLessTime) {
   EXPECT_LT(seconds(kept), seconds(again));
 }
 
-// By default every part but the accelerator is what today's engine does; else it says what is not.
+// By default today's engine does every part except the accelerator. Otherwise the output says which
+// not.
 TEST(Plan, Engine_ExecutesWhatIsPlannedUnlessAskedForMore) {
   const auto executed = [](const Outcome& outcome) {
     std::map<std::string, bool> parts;
@@ -137,7 +138,7 @@ TEST(Plan, BatchBeyondAnyDevice_IsAnsweredWithOneThatFits) {
                                  HasSubstr("it fits with --batch "), Not(HasSubstr("["))));
 }
 
-// A device is one rank's, host memory a node's, wherever it is said; and weights are said apart.
+// Everywhere a device belongs to one rank and host memory to a node. Weights are listed separately.
 TEST(Plan, Bytes_AreStatedOnceAndWithWhatTheyConsistOf) {
   const Outcome outcome = RunPlan({"--model", "gpt2", "--hardware", "a100-40gb", "--ranks", "4"});
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
@@ -228,7 +229,7 @@ TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
               HasSubstr("--link-up"));
 }
 
-// One of two flags would be passed over: both are named, whatever else is said.
+// One of the two flags would be ignored, so the error names both.
 TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
   struct Case {
     std::vector<std::string> arguments;
@@ -310,7 +311,7 @@ TEST_F(PlanFiles, HuggingFaceConfig_IsPlannedAndItsErrorsNameTheFile) {
       << R"({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12})";
   EXPECT_THAT(RunPlan({"--config", Path("config.json"), "--hardware", "h200"}).out,
               HasSubstr("0.124 billion"));
-  // The usual layout is a folder.
+  // A configuration is usually a folder.
   EXPECT_THAT(RunPlan({"--config", folder_, "--hardware", "h200"}).out, HasSubstr("0.124 billion"));
   std::ofstream(Path("bad.json")) << R"({"model_type": "gpt2", "n_embd": 768, "n_head": 12})";
   const Outcome bad = RunPlan({"--config", Path("bad.json"), "--hardware", "h200"});
@@ -318,7 +319,7 @@ TEST_F(PlanFiles, HuggingFaceConfig_IsPlannedAndItsErrorsNameTheFile) {
   EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.json"), HasSubstr("'n_layer'")));
 }
 
-// Whatever is named: a message and an exit code, at once.
+// Each of these gets a message and an exit code at once.
 TEST_F(PlanFiles, WhatIsNoConfiguration_IsRefusedWithItsName) {
   std::ofstream(Path("empty.json")).flush();
   std::ofstream(Path("zeros.json")) << "x";
@@ -344,7 +345,8 @@ TEST_F(PlanFiles, WhatIsNoConfiguration_IsRefusedWithItsName) {
             base::kExitOk);
 }
 
-// Mixtral and T5 as published: planned, and their kind of shape is in the answer.
+// Published configurations, such as those of Mixtral and T5, are planned, and the answer has their
+// kind.
 TEST_F(PlanFiles, PublishedConfigOfEveryFamily_IsPlanned) {
   for (const char* name : {"bert-base-uncased", "t5-base", "vit-base-patch16-224"}) {
     const Outcome outcome =
@@ -380,7 +382,7 @@ TEST_F(PlanFiles, MeasuredLink_IsUsedAndFlagsComeFirst) {
   const Outcome text = RunPlan({"--trace", file, "--hardware", "h200", "--link-latency", "5us"});
   EXPECT_THAT(text.out, AllOf(HasSubstr("The link is the one that was measured"),
                               HasSubstr("40 us a copy"), HasSubstr("but for --link-latency.")));
-  // A slower link is a slower step.
+  // A step with a slower link is slower.
   const auto seconds = [&](const std::vector<std::string>& more) {
     const Outcome outcome = RunPlan(With({"--trace", file, "--hardware", "h200", "--host-memory",
                                           "32GiB", "--device-memory", "1GiB", "--json"},
@@ -389,7 +391,7 @@ TEST_F(PlanFiles, MeasuredLink_IsUsedAndFlagsComeFirst) {
   };
   EXPECT_GT(seconds({}),
             seconds({"--link-latency", "1us", "--uplink", "100GB/s", "--link-both", "100GB/s"}));
-  // What was recorded of the state cannot be said again.
+  // The trace has recorded the optimizer, so no flag may change it.
   const Outcome optimizer = RunPlan({"--trace", file, "--hardware", "h200", "--optimizer", "lion"});
   EXPECT_EQ(optimizer.code, base::kExitUsage);
   EXPECT_THAT(optimizer.err, AllOf(HasSubstr("--optimizer"), HasSubstr("--trace")));
@@ -452,7 +454,7 @@ TEST(Plan, MemoryAloneWithoutHardware_AnswersWhetherItFitsAndNoTime) {
   EXPECT_EQ(At(hardware, "operations_per_second").type, JsonValue::Type::kNull);
 }
 
-// 14 bytes of each of 65 billion parameters are more than 24 and 256 GiB.
+// 14 bytes for each of 65 billion parameters are more than 24 and 256 GiB.
 TEST(Plan, Llama65bIn24And256GiB_IsAnsweredWithNo) {
   const Outcome outcome =
       RunPlan({"--model", "llama-65b", "--device-memory", "24GiB", "--host-memory", "256GiB"});
@@ -460,7 +462,7 @@ TEST(Plan, Llama65bIn24And256GiB_IsAnsweredWithNo) {
   EXPECT_THAT(outcome.out, HasSubstr("It does not fit. The host of a node lacks"));
 }
 
-// A model's trace, saved and planned again, is the same question.
+// A saved trace of a model asks the same question as the model.
 TEST_F(PlanFiles, SavedTrace_GivesTheSameAnswer) {
   const std::string file = Path("gpt2.pb");
   const Outcome model =
@@ -473,7 +475,7 @@ TEST_F(PlanFiles, SavedTrace_GivesTheSameAnswer) {
             At(At(Parse(model), "step"), "seconds").text);
   EXPECT_EQ(RunPlan({"--trace", file, "--hardware", "h200", "--ranks", "2"}).code,
             base::kExitUsage);
-  // Less memory than it was recorded with.
+  // This is less memory than the trace was recorded with.
   EXPECT_EQ(
       RunPlan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "256MiB"}).code,
       base::kExitResourceExhausted);

@@ -1,4 +1,4 @@
-// Subcommands that wait, repeat and write files, against a real daemon in this process.
+// Subcommands that wait, repeat and write files, with a real daemon in this process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST_F(Geminictl, TraceExport_WritesAStepForPerfettoAndAPicture) {
   EXPECT_THAT(TextOf(svg), HasSubstr("moment 1, 2.000 ms"));
 }
 
-// The members of a bundle and what is in them, by python3.
+// The files of a bundle with their contents, unpacked by python3.
 std::string Unpacked(const std::string& path) {
   const std::string command = "python3 -c \"import sys, tarfile; t = tarfile.open('" + path +
                               "'); [print(m.name, t.extractfile(m).read().decode()) for m in t]\"";

@@ -121,7 +121,7 @@ TEST(ParseCommandLine, Help_IsText) {
   EXPECT_THAT(top->text, HasSubstr("--interval"));
 }
 
-// A job may train for weeks; a call of the daemon is answered in an hour or never.
+// A job may train for weeks. The daemon answers a call within an hour or never.
 TEST(ParseCommandLine, TimeToWaitForAJob_MayBeDays) {
   const absl::StatusOr<CommandLine> line =
       ParseCommandLine({"wait", "job", "mine", "--for", "gone", "--at-most", "86400"});

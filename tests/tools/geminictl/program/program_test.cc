@@ -1,4 +1,4 @@
-// The program on a pseudo-terminal: what a person sees of geminictl top, and how it ends.
+// The program on a pseudo-terminal: the screens of geminictl top, and how the program ends.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class OnTerminal : public ::testing::Test {
     ::waitpid(pid_, nullptr, 0);
   }
 
-  // Everything that the child needs is made before the fork: other threads run here.
+  // Everything for the child is made before the fork, because this process has other threads.
   void Start(std::vector<std::string> arguments, std::vector<std::string> variables,
              uint16_t columns = 100, uint16_t rows = 24) {
     arguments.insert(arguments.begin(), GEMINICTL_PROGRAM);
@@ -68,8 +68,8 @@ class OnTerminal : public ::testing::Test {
     ::fcntl(terminal_.get(), F_SETFD, FD_CLOEXEC);
   }
 
-  // Returns in a job in the background. The caller waits for it as a shell does: it ends with the
-  // job's exit code, or with kStopped.
+  // Returns in a background job. The caller waits for the job as a shell does, and ends with the
+  // job's exit code or with kStopped.
   static constexpr int kStopped = 99;
   static void EndAsBackgroundJobDoes() {
     const pid_t job = ::fork();
@@ -83,7 +83,7 @@ class OnTerminal : public ::testing::Test {
     ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : kStopped);
   }
 
-  // False once the terminal has closed.
+  // False after the terminal has closed.
   bool ReadMore() {
     pollfd ready = {terminal_.get(), POLLIN, 0};
     if (::poll(&ready, 1, kPatienceMilliseconds) != 1) return false;
@@ -103,7 +103,7 @@ class OnTerminal : public ::testing::Test {
 
   void Type(char key) { ASSERT_EQ(::write(terminal_.get(), &key, 1), 1); }
 
-  // The exit code, or -1 if a signal ended it.
+  // The exit code, or -1 if a signal ended the program.
   int Wait() {
     while (ReadMore()) {
     }
@@ -130,7 +130,7 @@ TEST_F(OnTerminal, Top_DrawsUntilQ) {
   EXPECT_THAT(seen_, HasSubstr(kLeaveScreen));
 }
 
-// What is on the screen after the last whole picture, without escape sequences.
+// The lines of the last complete screen, without escape sequences.
 std::vector<std::string> LastPicture(const std::string& seen) {
   const size_t end = seen.rfind("\x1b[J");
   const size_t begin = seen.rfind("\x1b[H", end);
@@ -181,7 +181,7 @@ TEST_F(OnTerminal, Top_GivesTheTerminalBackAfterASignal) {
   EXPECT_THAT(seen_, HasSubstr(kLeaveScreen));
 }
 
-// A job in the background that changes the terminal is stopped, and then no SIGTERM ends it.
+// A background job that changes the terminal is stopped, and then SIGTERM does not end it.
 TEST_F(OnTerminal, TopInTheBackground_PrintsOnceAsWithoutATerminal) {
   in_background_ = true;
   Start({"top"}, {});
@@ -225,7 +225,7 @@ TEST_F(OnTerminal, Colors_FollowNoColor) {
   EXPECT_THAT(seen_, AllOf(Not(HasSubstr("\x1b")), HasSubstr("1.0 GiB")));
 }
 
-// What geminictl prints and how it ends when `uid` asks; -1 if it cannot be that user.
+// The output and exit code of geminictl as user `uid`; -1 if the test cannot become this user.
 struct Answer {
   int code = -1;
   std::string text;
@@ -261,7 +261,7 @@ Answer AskAs(uid_t uid, const std::string& socket, std::vector<std::string> argu
   return answer;
 }
 
-// gRPC waits for ever for threads that it has counted and that the system refused.
+// gRPC waits for ever for threads that it has counted and the system has refused.
 TEST(OtherUser, WithTooFewProcesses_IsToldSo) {
   if (::getuid() != 0) GTEST_SKIP() << "needs root, to be a user without other processes";
   testing::DaemonEnvOptions options;
@@ -272,7 +272,7 @@ TEST(OtherUser, WithTooFewProcesses_IsToldSo) {
   ASSERT_EQ(::getrlimit(RLIMIT_NPROC, &before), 0);
   for (const rlim_t most : {1, 2, 4, 6, 8}) {
     const rlimit few = {most, before.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &few), 0);  // as root it holds for those to come alone
+    ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &few), 0);  // for root it applies only to later processes
     const Answer answer = AskAs(64011, env.socket(), {"status"});
     EXPECT_EQ(answer.code, base::kExitResourceExhausted) << most << ": " << answer.text;
     EXPECT_THAT(answer.text, HasSubstr("limit of processes")) << most;

@@ -1,4 +1,4 @@
-// Every subcommand against a real daemon in this process, with a client that holds chunks.
+// Every subcommand with a real daemon in this process, and a client that holds chunks.
 #include "tools/geminictl/program/run.h"
 
 #include <gmock/gmock.h>
@@ -123,8 +123,7 @@ TEST_F(Geminictl, End_NeedsAYesAndFreesTheJobsMemory) {
   EXPECT_EQ(again.code, base::kExitNotFound);
 }
 
-// What is written, and a call each time that it is flushed: when geminictl has said what it waits
-// for.
+// Collects the output. Calls a function at each flush, which shows what geminictl waits for.
 class Heard final : public std::stringbuf {
  public:
   explicit Heard(std::function<void(const std::string& so_far)> on_flush)
@@ -138,7 +137,7 @@ class Heard final : public std::stringbuf {
   const std::function<void(const std::string&)> on_flush_;
 };
 
-// Those that were there have handed over and are gone; the next ones come while it waits.
+// The earlier ranks have handed over and ended. The next ranks come while geminictl waits.
 TEST_F(Geminictl, End_OfAJobBetweenTwoGroupsOfRanks_EndsTheNextOne) {
   auto session = Attach("demo");
   JobScaling rank(env_.socket(), absl::Seconds(60));
@@ -220,7 +219,7 @@ TEST_F(Geminictl, Migrate_WaitsForWhatIsSaidOfTheMove) {
   const auto offer = [&](const JobScaling::Outcome& outcome) {
     return rank.Make({.session = session->id(), .job = "demo", .outcome = outcome});
   };
-  // Ranks take it, and the launcher says what became of it.
+  // Ranks take the request, and the launcher reports its outcome.
   const auto move = [&](const std::string& state, const std::string& message) {
     return std::async(std::launch::async, [=, &offer, &rank]() -> absl::Status {
       absl::StatusOr<JobScaling::Asked> asked = offer({});
@@ -306,7 +305,7 @@ TEST_F(Geminictl, Explain_SaysWhereAndWhatWouldEvictIt) {
 }
 
 TEST_F(Geminictl, Explain_OfWhatIsNotThere_IsNotFound) {
-  EXPECT_EQ(RunHere({"explain", "0"}).code, base::kExitNotFound);  // no session at all
+  EXPECT_EQ(RunHere({"explain", "0"}).code, base::kExitNotFound);  // there is no session
   const auto session = AttachWithChunks();
   const Outcome chunk = RunHere({"explain", "4711"});
   EXPECT_EQ(chunk.code, base::kExitNotFound);
@@ -411,7 +410,7 @@ TEST(GeminictlAlone, NoDaemon_IsUnavailableWithAdvice) {
   }
 }
 
-// A stream socket at `path`; a listener if `listen`.
+// Makes a stream socket at `path`, which listens if `listen`.
 base::UniqueFd Bind(const std::string& path, bool listen) {
   base::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
@@ -440,7 +439,7 @@ TEST(GeminictlAlone, DaemonThatDoesNotAnswer_IsADeadline) {
   EXPECT_THAT(outcome.err, HasSubstr("--timeout"));
 }
 
-// This thread's rights on files are those of a user without any, until the end of its life.
+// Gives this thread the file permissions of an unprivileged user until the object's end.
 class AsNobody {
  public:
   AsNobody() : before_(::setfsuid(kNobody)) {}
@@ -452,7 +451,7 @@ class AsNobody {
 };
 
 TEST_F(Geminictl, SocketOfOthers_IsAPermissionAndTheDoctorSaysSo) {
-  // Root needs the one and everybody else the other.
+  // Root needs AsNobody, and other users need the chmod.
   ASSERT_EQ(::chmod(env_.socket().c_str(), 0), 0);
   const AsNobody nobody;
   const Outcome status = RunHere({"status"});
@@ -484,7 +483,7 @@ TEST_F(Geminictl, TraceSave_WritesWhatTheSessionsPlanWasMadeFrom) {
   const auto session = Attach("demo");
   const auto chunks = session->Allocate({{"layer0", ChunkKind::kGeneric, kMiB}});
   ASSERT_TRUE(chunks.ok());
-  // No plan yet.
+  // There is no plan yet.
   EXPECT_EQ(RunHere({"trace", "save", "-o", file}).code, base::kExitNotFound);
   MakePlanFor(session.get(), (*chunks)[0].id);
   const auto other = Attach("other");

@@ -17,7 +17,7 @@ using ::testing::Not;
 constexpr Style kAscii = {};
 constexpr Style kUnicode = {.terminal = true, .color = false, .unicode = true};
 
-// A device of 100 bytes, and one session that has waited so long since it came 10 s ago.
+// A device of 100 bytes, and a session that attached 10 s ago and has waited for this time.
 Reading At(double taken_seconds, uint64_t in_use, double stalled_seconds) {
   Reading reading;
   reading.taken_seconds = taken_seconds;
@@ -85,9 +85,9 @@ TEST(DrawTop, History_IsDrawnWhereThereIsRoom) {
   const auto draw = [&](size_t width) {
     return DrawTop(second, &first, TopOrder::kStall, {.width = width}, kAscii, &history);
   };
-  EXPECT_THAT(draw(200), HasSubstr("+@\n"));  // of the device: a half, then all
+  EXPECT_THAT(draw(200), HasSubstr("+@\n"));  // the device: half, then all of it
   EXPECT_THAT(draw(200), HasSubstr("STALL_HISTORY"));
-  EXPECT_THAT(draw(200), HasSubstr(".+\n"));  // of the rank: a tenth, then a half
+  EXPECT_THAT(draw(200), HasSubstr(".+\n"));  // the rank: a tenth, then a half
   EXPECT_THAT(draw(50), Not(HasSubstr("STALL_HISTORY")));
   EXPECT_THAT(draw(50), HasSubstr("STALL"));
 }

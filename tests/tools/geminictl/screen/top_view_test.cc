@@ -44,7 +44,7 @@ Reading Example(double taken_seconds) {
   tier->set_in_use_bytes(2 * kMiB);
   tier->set_reserved_bytes(2 * kMiB);
   tier->set_free_bytes(4 * kMiB);
-  ledger->add_tiers()->set_tier(v1::TIER_DISK);  // without capacity
+  ledger->add_tiers()->set_tier(v1::TIER_DISK);  // it has no capacity
   return reading;
 }
 
@@ -69,12 +69,12 @@ TEST(RankByRank, WithBefore_RatesAreOfTheTimeBetween) {
   Reading now = Example(102);
   *now.sessions.add_sessions() = Session(1, 12, 2);
   (*now.sessions.mutable_sessions(0)->mutable_stall_seconds())["reduce"] = 5;
-  *now.sessions.add_sessions() = Session(2, 1, 0.25);  // came in between
+  *now.sessions.add_sessions() = Session(2, 1, 0.25);  // attached between the readings
   const std::vector<RankRates> ranks = RankByRank(now, &before, TopOrder::kStall);
   ASSERT_EQ(ranks.size(), 2u);
   EXPECT_EQ(ranks[0].session->session(), 1u);
   EXPECT_DOUBLE_EQ(ranks[0].stall_share, 0.5);
-  EXPECT_EQ(ranks[0].stall_cause, "copy");  // reduce is larger, but old
+  EXPECT_EQ(ranks[0].stall_cause, "copy");  // reduce is larger, but before the interval
   EXPECT_DOUBLE_EQ(ranks[1].stall_share, 0.25);
 }
 
@@ -133,7 +133,7 @@ std::vector<std::string> LinesOf(const std::string& text) {
   return lines;
 }
 
-// From 40 columns and 10 lines on: nothing is wider or longer, ranks and keys are there.
+// From 40 columns and 10 lines on, the output fits and shows ranks and keys.
 TEST(DrawTop, EveryScreen_IsFilledAndNotExceeded) {
   const Style style = {.terminal = true, .color = false, .unicode = true};
   for (const uint64_t ranks : {0, 1, 4, 30}) {

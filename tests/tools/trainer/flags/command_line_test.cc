@@ -113,7 +113,7 @@ TEST(ParseCommandLine, NormsBesideBf16Weights_AreInFp32UnlessToldOtherwise) {
   EXPECT_TRUE(Parse({"--norm-precision", "fp32"}).model.fp32_norms);
   EXPECT_FALSE(Parse({"--norm-precision", "as-weights"}).model.fp32_norms);
   EXPECT_EQ(NormType(Parse({"--norm-precision", "as-weights"})), zero::DataType::kBFloat16);
-  // Where weights are fp32 nothing differs.
+  // With fp32 weights the norms have the same type.
   EXPECT_FALSE(Parse({"--dtype", "fp32"}).model.fp32_norms);
   EXPECT_EQ(NormType(Parse({"--dtype", "fp32"})), zero::DataType::kFloat32);
   EXPECT_FALSE(ParseCommandLine(With({"--norm-precision", "bf16"})).ok());

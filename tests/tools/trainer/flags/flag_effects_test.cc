@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Of the help's lines that begin with one.
+// The flags of the help's lines that begin with one.
 std::vector<std::string> FlagsIn(const std::vector<std::string>& help) {
   const std::string text = ParseCommandLine(help)->text;
   const std::regex line("(?:^|\n) +(?:-h,)?(--[a-z0-9-]+)");
@@ -39,7 +39,8 @@ TEST(FlagEffects, EveryFlagOfTheHelp_HasOneRow) {
               testing::UnorderedElementsAreArray(FlagsIn({"generate", "--help"})));
 }
 
-// A command line for each row with a condition: what makes the flag do nothing, and what mends it.
+// For each row with a condition: a command line in which the flag has no effect, and one that
+// corrects this.
 struct Case {
   std::vector<std::string> flag;
   std::vector<std::string> nothing;

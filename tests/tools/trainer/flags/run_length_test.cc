@@ -38,7 +38,7 @@ TEST(RunLength, OfEpochs_IsTheStepsThatTheyTakeOnTheData) {
   EXPECT_EQ(OnText({"--epochs", "1"}, 16 * 10 + 1).schedule.steps, 3) << "10 sequences by 4";
   EXPECT_EQ(OnText({"--epochs", "2"}, 16 * 10 + 1).schedule.steps, 5);
   EXPECT_EQ(OnText({"--epochs", "2", "--accumulate", "2"}, 16 * 10 + 16).schedule.steps, 3);
-  // What is held out is not trained on: 8 sequences are left.
+  // Held-out data is not trained on, so 8 sequences are left.
   EXPECT_EQ(OnText({"--epochs", "1", "--validation", "0.2"}, 16 * 10 + 2).schedule.steps, 2);
   EXPECT_EQ(OnText({"--epochs", "1"}, 17).schedule.steps, 1) << "fewer than a batch";
 }
@@ -51,7 +51,7 @@ TEST(RunLength, WithoutEpochs_IsWhatStepsSaysWhateverTheData) {
   }
 }
 
-// One cycle rises for three tenths of the run, however long that turns out to be.
+// A one-cycle schedule rises for three tenths of the run, for any length of the run.
 TEST(RunLength, OfEpochs_IsWhatTheUsualWarmUpIsAShareOf) {
   const Words cycle = {"--epochs", "10", "--schedule", "one-cycle"};
   EXPECT_EQ(OnText(cycle, 16 * 40 + 1).schedule.steps, 100);

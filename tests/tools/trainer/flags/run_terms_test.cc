@@ -31,7 +31,7 @@ Words operator+(Words first, const Words& second) {
   return first;
 }
 
-// A folder with a checkpoint of the run that these arguments start, after `step` steps.
+// A folder with a checkpoint of the run with these arguments, after `step` steps.
 class SavedRun {
  public:
   explicit SavedRun(const Words& arguments, uint64_t step = 5) {
@@ -98,7 +98,7 @@ TEST(ResumedWithoutFlags, IsTheSameRun) {
     EXPECT_EQ(TermsOf(*resumed), saved.terms()) << absl::StrCat(run.back());
     EXPECT_THAT(resumed->resumed->taken, IsEmpty());
     EXPECT_EQ(resumed->resumed->step, 5u);
-    // And so it is where the same flags are given once more.
+    // The same holds if the same flags are given again.
     const absl::StatusOr<TrainOptions> again = saved.Resume(run);
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(TermsOf(*again), saved.terms());
@@ -108,7 +108,7 @@ TEST(ResumedWithoutFlags, IsTheSameRun) {
 struct Change {
   const char* flag;
   const char* value;
-  const char* words;  // with both values
+  const char* words;  // must contain both values
 };
 
 class RefusedChange : public testing::TestWithParam<Change> {};
@@ -162,14 +162,14 @@ TEST(ResumedWithChanges, OfAFallingSchedule_SaysThatItsStepsCount) {
   const SavedRun saved(Tiny() + Words{"--schedule", "cosine"});
   EXPECT_THAT(saved.Resume({"--steps", "200"})->resumed->taken,
               ElementsAre("steps of the schedule was 100 and is 200"));
-  // The warm-up and the floor are those of the schedule that is left.
+  // The warm-up and the floor belong to the schedule that is given up, so they are not reported.
   const absl::StatusOr<TrainOptions> other = saved.Resume({"--schedule", "constant"});
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_THAT(other->resumed->taken, ElementsAre("--schedule was cosine and is constant",
                                                  "steps of the schedule was 100 and is none"));
 }
 
-// 10 sequences, so an epoch of batches of 4 takes 2.5 steps.
+// There are 10 sequences, so an epoch of batches of 4 takes 2.5 steps.
 absl::StatusOr<TrainOptions> OnTenSequences(const absl::StatusOr<TrainOptions>& options) {
   if (!options.ok()) return options.status();
   return WithStepsOf(*options, Text(std::vector<uint8_t>(16 * 10 + 1, 'x')));

@@ -23,8 +23,8 @@ struct HostSlots {
 };
 
 // INVALID_ARGUMENT names the line and says what would be right. The errors are: a line that is not
-// a host and its slots, a host that appears twice, no host at all, and a loopback name beside other
-// hosts, which could not reach it. `path` is for the message.
+// a host and its slots, a host that appears twice, and no host at all. A loopback name beside other
+// hosts is also an error, because these could not reach it. `path` is for the message.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
                                                      const std::string& text);
 // Does the same for a file. Errors as of ReadFile if the file cannot be read.

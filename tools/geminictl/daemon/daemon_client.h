@@ -18,8 +18,9 @@ namespace geminid::ctl {
 // INVALID_ARGUMENT. gRPC would report the same later, in less helpful words.
 absl::Status ProbeSocket(const std::string& path);
 
-// For one thread. Every call blocks for at most `timeout`. Besides the daemon's own errors, a call
-// fails with UNAVAILABLE if the daemon exits and with DEADLINE_EXCEEDED if it does not answer.
+// Only one thread may use it. Every call blocks for at most `timeout`. Besides the daemon's own
+// errors, a call fails with UNAVAILABLE if the daemon exits and with DEADLINE_EXCEEDED if it does
+// not answer.
 class DaemonClient {
  public:
   static absl::StatusOr<std::unique_ptr<DaemonClient>> Connect(const std::string& socket,

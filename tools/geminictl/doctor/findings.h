@@ -23,7 +23,7 @@ struct CpuFeatures {
   bool avx512_bf16 = false;
   bool amx_bf16 = false;
 };
-// From the text of /proc/cpuinfo.
+// Reads the features from the text of /proc/cpuinfo.
 CpuFeatures ParseCpuFeatures(const std::string& cpuinfo);
 
 struct Space {

@@ -91,7 +91,7 @@ void WriteJob(const PlanAnswer& answer, base::JsonWriter* json) {
   json->EndObject();
 }
 
-// What today's engine carries out of each part of the plan; null if the plan does not fit.
+// Writes which parts of the plan today's engine carries out; null if the plan does not fit.
 void WriteEngine(const PlanAnswer& answer, base::JsonWriter* json) {
   const forecast::Forecast& f = answer.forecast;
   if (!f.fits()) {

@@ -65,7 +65,7 @@ struct CommandLine {
   WatchOptions watch;
 };
 
-// Without the program's name. INVALID_ARGUMENT for everything that is wrong with it.
+// `arguments` are without the program's name. INVALID_ARGUMENT says what is wrong with them.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
 }  // namespace geminid::ctl

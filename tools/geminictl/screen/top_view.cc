@@ -200,7 +200,7 @@ std::vector<std::string> RankLines(const std::vector<RankRates>& ranks, int orde
   return lines;
 }
 
-// As many columns as fit, and whole names if these fit too.
+// The table with as many columns as fit, and with whole names if these fit too.
 std::vector<std::string> FitRanks(const std::vector<RankRates>& ranks, size_t width,
                                   const Style& style, const History* history) {
   if (ranks.empty()) return {"no session is attached"};

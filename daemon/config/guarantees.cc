@@ -1,7 +1,5 @@
 #include "daemon/config/guarantees.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "daemon/config/size.h"
@@ -65,10 +63,13 @@ Problems ReadGuarantees(const v1::TenantQuota& line, TenantQuota* quota) {
                           "'*' is many tenants, and nothing can be guaranteed to each; "
                           "give those that need it a line of their own");
   }
-  if (line.weight() > kMaxWeight) {
-    problems.emplace_back("weight", absl::StrCat(line.weight(), " is not from 1 to ", kMaxWeight));
+  if (line.has_weight()) {
+    if (line.weight() < 1 || line.weight() > kMaxWeight) {
+      problems.emplace_back("weight",
+                            absl::StrCat(line.weight(), " is not from 1 to ", kMaxWeight));
+    }
+    quota->weight = line.weight();
   }
-  quota->weight = std::max<uint32_t>(line.weight(), 1);
   if (line.max_priority() < -kMaxPriority || line.max_priority() > kMaxPriority) {
     problems.emplace_back("max_priority", absl::StrCat(line.max_priority(), " is not from ",
                                                        -kMaxPriority, " to ", kMaxPriority));

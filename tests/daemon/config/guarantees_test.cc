@@ -56,6 +56,14 @@ TEST(ReadGuarantees, WhatCannotBe_IsNamed) {
                   Pair("max_priority", HasSubstr("-100 to 100"))));
 }
 
+TEST(ReadGuarantees, WeightOfZero_IsRefused) {
+  v1::TenantQuota line;
+  line.set_weight(0);
+  TenantQuota quota;
+  EXPECT_THAT(ReadGuarantees(line, &quota),
+              ElementsAre(Pair("weight", HasSubstr("0 is not from 1 to 1000"))));
+}
+
 TEST(ReadGuarantees, SizesWithoutAUnit_AreRefused) {
   v1::TenantQuota line;
   line.set_guaranteed_host_memory("16");

@@ -278,7 +278,16 @@ bool ScaleRequests::IsAsked(const Job& job, const Sessions& attached, core::Time
 void ScaleRequests::RefuseOf(const Job& job) {
   const std::lock_guard lock(mutex_);
   Request* const pending = Pending(job.tenant, job.name);
-  if (pending != nullptr) Refuse("the job was ended on request", &pending->message);
+  if (pending == nullptr) return;
+  pending->job_ended = true;
+  Refuse("the job was ended on request", &pending->message);
+}
+
+bool ScaleRequests::IsOfEndedJob(uint64_t number, const Job& job) {
+  const std::lock_guard lock(mutex_);
+  const auto found = requests_.find(number);
+  return found != requests_.end() && found->second.job_ended &&
+         Job{found->second.message.tenant(), found->second.message.job()} == job;
 }
 
 }  // namespace geminid::service

@@ -54,6 +54,9 @@ class ScaleRequests {
   bool IsAsked(const Job& job, const Sessions& attached, core::Time now);
   // The job is ended on request: its ranks will not answer.
   void RefuseOf(const Job& job);
+  // Whether RefuseOf ended the job while this request was in progress. The ranks that the change
+  // starts after that report on the request, and have to be ended, too.
+  bool IsOfEndedJob(uint64_t number, const Job& job);
 
   // A job whose ranks the daemon may change, as the job reported last.
   struct Shared {
@@ -82,6 +85,7 @@ class ScaleRequests {
     std::string run;       // the run that was asked
     uint64_t session = 0;  // the session that reported last
     core::Time heard;
+    bool job_ended = false;  // on request, before the change was done
   };
 
   bool Waits(const Request& request, core::Time now) const;

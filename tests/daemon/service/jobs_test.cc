@@ -321,6 +321,50 @@ TEST_F(Jobs, ScaleJob_OfAJobThatIsThere_ReachesItsRank) {
   EXPECT_EQ(ask().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+// The ranks that EndJob finds may be about to leave, and the change starts others after them.
+TEST_F(Jobs, EndJob_DuringAChangeOfRanks_EndsTheRanksThatFollow) {
+  const auto attach = [&](const char* run) {
+    shm::Hello hello = GoodHello();
+    std::fill(std::begin(hello.run), std::end(hello.run), '\0');
+    std::string(run).copy(hello.run, sizeof(hello.run) - 1);
+    return *RawClient::Attach(env_.socket(), hello);
+  };
+  auto leaving = attach("before");
+  v1::OfferScaleRequest offer;
+  offer.set_job(List().jobs(0).job());
+  offer.set_ranks(1);
+  v1::OfferScaleResponse response;
+  const auto make_offer = [&](const RawClient& rank) {
+    offer.set_session(rank.welcome().session_id);
+    grpc::ClientContext context;
+    EXPECT_TRUE(jobs_->OfferScale(&context, offer, &response).ok());
+  };
+  make_offer(*leaving);
+  v1::ScaleJobRequest request;
+  request.set_job(offer.job());
+  request.set_ranks(2);
+  v1::ScaleRequest scale;
+  grpc::ClientContext ask;
+  ASSERT_TRUE(jobs_->ScaleJob(&ask, request, &scale).ok());
+  offer.set_number(scale.number());
+  offer.set_state("taken");
+  make_offer(*leaving);
+  v1::EndJobRequest end;
+  end.set_job(offer.job());
+  v1::EndJobResponse ended;
+  grpc::ClientContext to_end;
+  ASSERT_TRUE(jobs_->EndJob(&to_end, end, &ended).ok());
+  leaving.reset();
+  const auto another = attach("another"), follower = attach("after");
+  offer.set_state("done");
+  make_offer(*follower);
+  const auto phase_of = [](const RawClient& rank) {
+    return static_cast<shm::Phase>(rank.state()->header.phase.load());
+  };
+  EXPECT_EQ(phase_of(*follower), shm::Phase::kEnded);
+  EXPECT_NE(phase_of(*another), shm::Phase::kEnded) << "a run that the user has started since";
+}
+
 // The ranks that took the request are gone, and their replacements have not attached yet.
 TEST_F(Jobs, EndJob_BetweenTwoGroupsOfRanks_SaysThatOthersCome) {
   auto rank = Attach("mine");

@@ -257,6 +257,30 @@ TEST_F(ScaleRequestsTest, OfAJobThatIsEnded_AreRefusedAtOnce) {
   EXPECT_EQ(StateOf(asked->number()), "refused");
 }
 
+TEST_F(ScaleRequestsTest, OfAJobThatIsEndedDuringTheChange_TellTheNewRanksSo) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  EXPECT_FALSE(requests_.IsOfEndedJob(asked->number(), kMine));
+  requests_.RefuseOf(kMine);
+  attached_ = {{9, kMine}};  // the first rank of the new group
+  Offer(9, asked->number(), "done");
+  EXPECT_EQ(StateOf(asked->number()), "refused");
+  EXPECT_TRUE(requests_.IsOfEndedJob(asked->number(), kMine));
+  EXPECT_FALSE(requests_.IsOfEndedJob(asked->number(), kOther));
+  EXPECT_FALSE(requests_.IsOfEndedJob(0, kMine)) << "ranks that no request has started";
+}
+
+TEST_F(ScaleRequestsTest, ThatWereDoneBeforeTheJobIsEnded_EndNoOtherRanks) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "done");
+  requests_.RefuseOf(kMine);
+  EXPECT_FALSE(requests_.IsOfEndedJob(asked->number(), kMine));
+}
+
 TEST_F(ScaleRequestsTest, OfTwoRunsOfOneName_AreTheRunsThatWasAsked) {
   Offer(1);
   const auto asked = Ask(4);

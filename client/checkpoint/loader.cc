@@ -28,6 +28,8 @@ constexpr size_t kRecordBytesMax = size_t{1} << 20;
 constexpr uint64_t kBlockElements = uint64_t{1} << 20;
 constexpr uint64_t kMaxRanks = 65536;
 constexpr char kChecksumsPrefix[] = "checksums-";
+constexpr char kOtherOptimizerAdvice[] =
+    "Go on with that one, or begin another run from the values alone";
 
 std::string ShapeText(std::span<const uint64_t> shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
@@ -184,7 +186,10 @@ class StateLoader {
   // When this has returned OK on all ranks, every byte matches its checksum.
   absl::StatusOr<zero::Progress> Load(int rank, int ranks, zero::ModelState* state,
                                       const std::vector<zero::Parameter>& parameters) {
-    GEMINID_RETURN_IF_ERROR(CheckOptimizer(*state, parameters));
+    if (!record_.optimizer.empty() && record_.optimizer != state->optimizer_name()) {
+      return OfAnotherOptimizer(record_.optimizer, state->optimizer_name());
+    }
+    GEMINID_RETURN_IF_ERROR(CheckArrays(*state, parameters));
     for (uint32_t i = 0; i < parameters.size(); ++i) {
       for (zero::StateKind kind : zero::kStateKinds) {
         if (!state->HasState(zero::ParameterId{i}, kind)) continue;
@@ -246,8 +251,8 @@ class StateLoader {
 
   // Fails if the checkpoint has state that this run's optimizer lacks, even if it also has all that
   // this one needs. A parameter that is frozen now may have been trained.
-  absl::Status CheckOptimizer(const zero::ModelState& state,
-                              const std::vector<zero::Parameter>& parameters) {
+  absl::Status CheckArrays(const zero::ModelState& state,
+                           const std::vector<zero::Parameter>& parameters) {
     const std::string file = absl::StrCat(folder_, "/", kOptimizerPrefix, ".safetensors");
     std::error_code error;
     if (!std::filesystem::exists(file, error) &&
@@ -263,16 +268,22 @@ class StateLoader {
             !set->file_of().contains(name)) {
           continue;
         }
-        return OfAnotherOptimizer(name);
+        return HasArrayOfAnother(name);
       }
     }
     return absl::OkStatus();
   }
 
-  absl::Status OfAnotherOptimizer(const std::string& tensor) const {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "'", folder_, "': another optimizer than this run's saved it, as its '", tensor,
-        "' shows. Go on with that one, or begin another run from the values alone"));
+  absl::Status HasArrayOfAnother(const std::string& tensor) const {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", folder_, "': another optimizer than this run's saved it, as its '",
+                     tensor, "' shows. ", kOtherOptimizerAdvice));
+  }
+
+  absl::Status OfAnotherOptimizer(const std::string& saved, const char* own) const {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", folder_, "': another optimizer than this run's saved it: ", saved,
+                     ", and this run has ", own, ". ", kOtherOptimizerAdvice));
   }
 
   // `called`: the parameter's name in the files.
@@ -339,11 +350,11 @@ class StateLoader {
   absl::Status ReadTensorState(std::vector<std::byte>* state) {
     const bool is_there =
         optimizer_.has_value() && optimizer_->file_of().contains(kTensorStateName);
-    if (state->empty()) return is_there ? OfAnotherOptimizer(kTensorStateName) : absl::OkStatus();
+    if (state->empty()) return is_there ? HasArrayOfAnother(kTensorStateName) : absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, SetOf(zero::StateKind::kExpAvg));
     GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, set->Find(kTensorStateName));
     if (found.tensor->bytes != state->size()) {
-      return OfAnotherOptimizer(kTensorStateName);
+      return HasArrayOfAnother(kTensorStateName);
     }
     return found.file->Read(found.file->PlaceOf(*found.tensor, 0), *state);
   }

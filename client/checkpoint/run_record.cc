@@ -59,6 +59,13 @@ class Reader {
     return value->boolean;
   }
 
+  std::string Text(const char* key, std::string unless_said) {
+    const JsonValue* value = Find(key);
+    if (value == nullptr) return unless_said;
+    if (value->type != JsonValue::Type::kString) Miss(key);
+    return value->text;
+  }
+
   const std::string& missed() const { return missed_; }
 
  private:
@@ -92,6 +99,7 @@ std::string ToText(const RunRecord& record) {
   for (uint64_t word : record.run.random_state) json.Value(word);
   json.EndArray();
   json.Key("ranks").Value(record.ranks);
+  if (!record.optimizer.empty()) json.Key("optimizer").Value(record.optimizer);
   json.Key("healthy").Value(record.healthy);
   json.EndObject();
   return json.text() + "\n";
@@ -119,6 +127,7 @@ absl::StatusOr<RunRecord> ReadRecord(const std::string& text) {
   record.run.data_position = reader.Whole("data_position");
   record.run.random_state = reader.Wholes<4>("random_state");
   record.ranks = reader.Whole("ranks");
+  record.optimizer = reader.Text("optimizer", "");
   record.healthy = reader.Truth("healthy", true);
   if (!reader.missed().empty()) {
     return absl::DataLossError(

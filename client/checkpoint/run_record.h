@@ -21,6 +21,7 @@ struct RunRecord {
   LossScaler::State loss_scaler;
   RunState run;
   uint64_t ranks = 0;   // that wrote the checkpoint
+  std::string optimizer{};  // ModelState::optimizer_name; empty if the record does not say
   bool healthy = true;  // the argument of Saver::Save; true if the record does not say
 };
 

@@ -235,6 +235,7 @@ class Saver::Impl {
     record.loss_scaler = progress.loss_scaler;
     record.run = run;
     record.ranks = static_cast<uint64_t>(communicator_->WorldSize());
+    record.optimizer = state_->optimizer_name();
     record.healthy = health == Health::kHealthy;
     return record;
   }

@@ -97,6 +97,8 @@ class GEMINID_EXPORT ModelState {
   // The type of the optimizer's arrays (Options::state_type). Values of theirs that are read or
   // handed out are exact in this type; values that are written are rounded to it, to nearest.
   virtual DataType state_type() const = 0;
+  // The optimizer that made the state, by Name(const Optimizer&).
+  virtual const char* optimizer_name() const = 0;
 
   // Reads elements of this rank's shard, in fp32. Between steps; waits for the update.
   // INVALID_ARGUMENT if the range is not wholly in the shard; then nothing is read.

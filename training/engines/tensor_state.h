@@ -30,6 +30,7 @@ class TensorState final : public zero::ModelState {
   std::vector<zero::ShardRange> ShardOf(zero::ParameterId id) const override;
   bool HasState(zero::ParameterId id, zero::StateKind kind) const override;
   zero::DataType state_type() const override { return inner_->state_type(); }
+  const char* optimizer_name() const override { return inner_->optimizer_name(); }
   absl::Status ReadShard(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
                          std::span<float> values) override;
   absl::Status WriteShard(zero::ParameterId id, zero::StateKind kind, uint64_t offset,

@@ -48,6 +48,7 @@ class CountedState final : public zero::ModelState {
     return state_->HasState(id, kind);
   }
   zero::DataType state_type() const override { return state_->state_type(); }
+  const char* optimizer_name() const override { return state_->optimizer_name(); }
   absl::Status ReadShard(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
                          std::span<float> values) override {
     return state_->ReadShard(id, kind, offset, values);

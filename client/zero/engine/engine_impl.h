@@ -79,6 +79,7 @@ class EngineImpl final : public Engine {
   std::vector<ShardRange> ShardOf(ParameterId id) const override { return state_->ShardOf(id); }
   bool HasState(ParameterId id, StateKind kind) const override { return state_->Has(id, kind); }
   DataType state_type() const override { return setup_.options.state_type; }
+  const char* optimizer_name() const override { return Name(setup_.options.optimizer); }
   absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
                          std::span<float> values) override;
   absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,

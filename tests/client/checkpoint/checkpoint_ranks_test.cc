@@ -64,6 +64,7 @@ class FaultyState final : public ModelState {
     return state_->HasState(id, kind);
   }
   DataType state_type() const override { return state_->state_type(); }
+  const char* optimizer_name() const override { return state_->optimizer_name(); }
   absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
                          std::span<float> values) override {
     return state_->ReadShard(id, kind, offset, values);

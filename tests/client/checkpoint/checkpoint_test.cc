@@ -21,9 +21,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/files.h"
+#include "client/checkpoint/checksums.h"
 #include "client/checkpoint/folder.h"
 #include "client/checkpoint/safetensors.h"
 #include "client/checkpoint/tensor_file.h"
+#include "proto/shm/crc32c.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/client/checkpoint/checkpoint_fixture.h"
 
@@ -275,15 +278,44 @@ TEST_F(CheckpointTest, OtherModel_IsNamedWithBothShapes) {
   EXPECT_NE(LoadError().find("no tensor 'another'"), std::string::npos) << LoadError();
 }
 
-// Lion and Muon have some of AdamW's arrays. LAMB has the same arrays, and sums as well.
-TEST_F(CheckpointTest, OfAnotherOptimizer_IsRefused) {
+// Momentum of SGD is no sum of squares, though Adagrad has one array of the same name.
+TEST_F(CheckpointTest, OfAnotherOptimizerWithTheSameArrays_IsRefusedWithBothNames) {
+  run_.options.optimizer = SgdOptions{.momentum = 0.9};
+  TrainAndSave({2});
+  run_.options.optimizer = AdagradOptions{};
+  EXPECT_NE(LoadError().find("another optimizer than this run's saved it: sgd, and this run has "
+                             "adagrad"),
+            std::string::npos)
+      << LoadError();
+}
+
+// Lion and Muon have some of AdamW's arrays. LAMB has the same arrays, and sums as well. Records of
+// earlier versions do not name the optimizer.
+TEST_F(CheckpointTest, OfAnotherOptimizerThatTheRecordDoesNotName_IsRefusedByItsArrays) {
+  const auto forget_name = [this] {
+    const std::string folder = *checkpoint::Newest(folder_);
+    std::string text = *base::ReadFile(folder + "/state.json", 1 << 20);
+    text.replace(text.find("\"optimizer\""), 2, "\"X");
+    std::ofstream(folder + "/state.json") << text;
+    const std::string list = folder + "/" + checkpoint::ChecksumsName(0, run_.world_size);
+    checkpoint::ReadPieces read = *checkpoint::ReadChecksums(list);
+    for (checkpoint::Piece& piece : read.pieces) {
+      if (read.files[piece.file] == "state.json") {
+        piece.crc32c = shm::Crc32c(text.data(), text.size());
+      }
+    }
+    fs::remove(list);
+    ASSERT_TRUE(checkpoint::WriteChecksums(list, read.files, read.pieces).ok());
+  };
   run_.options.optimizer = LambOptions{};
   TrainAndSave({2});
+  forget_name();
   run_.options.optimizer = AdamWOptions{};
   EXPECT_NE(LoadError().find("another optimizer than this run's"), std::string::npos)
       << LoadError();
   fs::remove_all(folder_);
   TrainAndSave({2});
+  forget_name();
   for (const Optimizer& optimizer :
        {Optimizer(LionOptions{}), Optimizer(MuonOptions{}), Optimizer(SgdOptions{})}) {
     SCOPED_TRACE(Name(optimizer));

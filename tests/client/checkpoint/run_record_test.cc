@@ -14,6 +14,7 @@ RunRecord Example() {
   record.loss_scaler = {.scale = 65536.5, .good_steps = 7, .overflows = 1};
   record.run = {.data_position = ~uint64_t{0}, .random_state = {1, 2, 3, ~uint64_t{0}}};
   record.ranks = 2;
+  record.optimizer = "lion";
   return record;
 }
 
@@ -25,6 +26,7 @@ TEST(RunRecord_Text, WrittenThenRead_IsTheSame) {
   EXPECT_EQ(read->loss_scaler, Example().loss_scaler);
   EXPECT_EQ(read->run, Example().run);
   EXPECT_EQ(read->ranks, 2u);
+  EXPECT_EQ(read->optimizer, "lion");
 }
 
 TEST(RunRecord_Text, EntryThatIsMissing_IsNamed) {

@@ -38,6 +38,7 @@ class OneValue final : public zero::ModelState {
     return kind == zero::StateKind::kMaster;
   }
   zero::DataType state_type() const override { return zero::DataType::kFloat32; }
+  const char* optimizer_name() const override { return "sgd"; }
   absl::Status ReadShard(zero::ParameterId, zero::StateKind, uint64_t,
                          std::span<float> values) override {
     values[0] = value_;

@@ -42,6 +42,7 @@ class BlocksInMemory final : public zero::ModelState {
   }
   bool HasState(ParameterId, StateKind kind) const override { return kind == StateKind::kMaster; }
   zero::DataType state_type() const override { return zero::DataType::kFloat32; }
+  const char* optimizer_name() const override { return "adamw"; }
   absl::Status ReadShard(ParameterId id, StateKind, uint64_t offset,
                          std::span<float> values) override {
     std::copy_n(At(id).begin() + static_cast<ptrdiff_t>(offset), values.size(), values.begin());

@@ -45,6 +45,7 @@ class Rank final : public zero::ModelState {
     return id == ParameterId{0} || kind == StateKind::kMaster;
   }
   zero::DataType state_type() const override { return type_; }
+  const char* optimizer_name() const override { return "adamw"; }
   absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
                          std::span<float> values) override {
     std::copy_n(At(id, kind).begin() + static_cast<ptrdiff_t>(offset), values.size(),

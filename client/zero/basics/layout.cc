@@ -22,7 +22,6 @@ constexpr uint64_t kMaxGranulesPerShard = 16;
 // The transfer of a smaller chunk would consist mostly of latency.
 constexpr uint64_t kMinChunkElements = 65536;
 constexpr uint64_t kSearchCandidates = 2048;
-constexpr uint64_t kMaxElements = uint64_t{1} << 40;
 
 // Tensors that share chunks only with each other.
 struct Group {

@@ -27,6 +27,9 @@
 
 namespace geminid::zero {
 
+// The most elements of one tensor, of all tensors, and of a chunk.
+inline constexpr uint64_t kMaxElements = uint64_t{1} << 40;
+
 struct TensorShape {
   uint64_t elements = 0;
   bool trainable = true;

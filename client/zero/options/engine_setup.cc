@@ -17,10 +17,18 @@
 namespace geminid::zero {
 namespace {
 
+// Larger numbers, of which kernels multiply up to three in fp32, are mistakes.
+constexpr double kRateMax = 1e12;
+
+bool IsRate(double value) { return value >= 0 && value <= kRateMax; }
+
+// 0: a dimension is not positive. More than kMaxElements: too many, of which the number may be
+// wrong.
 uint64_t ElementsOf(const Parameter& parameter) {
   uint64_t elements = 1;
   for (int64_t dimension : parameter.shape) {
     if (dimension <= 0) return 0;
+    if (static_cast<uint64_t>(dimension) > kMaxElements / elements) return kMaxElements + 1;
     elements *= static_cast<uint64_t>(dimension);
   }
   return elements;
@@ -87,6 +95,11 @@ absl::Status EngineSetup::Check() const {
   }
   if (options.timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError("timeout must be positive");
+  }
+  if (options.chunk_elements > kMaxElements) {
+    return absl::InvalidArgumentError(absl::StrCat("chunk_elements is ", options.chunk_elements,
+                                                   "; it must be at most ", kMaxElements,
+                                                   ", or 0 for a size that is searched for"));
   }
   if (options.accumulate < 1) {
     return absl::InvalidArgumentError(
@@ -245,6 +258,11 @@ absl::Status EngineSetup::CheckParameter(const Parameter& parameter) const {
     return absl::InvalidArgumentError(
         absl::StrCat("parameter '", parameter.name, "' has a dimension that is not positive"));
   }
+  if (ElementsOf(parameter) > kMaxElements) {
+    return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter.name,
+                                                   "' has more than the ", kMaxElements,
+                                                   " elements that a model can have"));
+  }
   const DataType type = TypeOf(parameter, options);
   if (Name(type) == nullptr) {
     return absl::InvalidArgumentError(
@@ -258,14 +276,11 @@ absl::Status EngineSetup::CheckParameter(const Parameter& parameter) const {
                      ", which is for frozen parameters; train it in bf16 or fp32, or freeze it "
                      "(Parameter::trainable)"));
   }
-  const bool rate_ok =
-      std::isfinite(parameter.learning_rate_scale) && parameter.learning_rate_scale >= 0;
-  const double decay = parameter.weight_decay.value_or(0);
-  if (!rate_ok || !std::isfinite(decay) || decay < 0) {
+  if (!IsRate(parameter.learning_rate_scale) || !IsRate(parameter.weight_decay.value_or(0))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("parameter '", parameter.name,
-                     "' needs a learning_rate_scale and weight_decay that are finite and not "
-                     "negative"));
+        absl::StrCat("parameter '", parameter.name, "' has the learning_rate_scale ",
+                     parameter.learning_rate_scale, " and the weight_decay ",
+                     parameter.weight_decay.value_or(0), "; they must be from 0 to ", kRateMax));
   }
   if (IsMatrix(parameter, options.optimizer)) GEMINID_RETURN_IF_ERROR(CheckMatrix(parameter));
   if (parameter.backward_uses < 0) {
@@ -287,15 +302,16 @@ absl::Status EngineSetup::CheckMatrix(const Parameter& parameter) const {
 }
 
 absl::Status EngineSetup::CheckStep(const Engine::StepInput& input) const {
-  const auto bad = [](double value) { return !std::isfinite(value) || value < 0; };
-  bool any_bad = bad(input.learning_rate);
-  for (const Engine::GroupInput& group : input.groups) {
-    any_bad |= bad(group.learning_rate) || bad(group.weight_decay.value_or(0));
-    GEMINID_RETURN_IF_ERROR(WithOwn(options.optimizer, group).status());
-  }
-  if (any_bad) {
+  const auto check = [](const char* what, double value) {
+    if (IsRate(value)) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        "learning rates and weight decays must be finite and not negative");
+        absl::StrCat("a ", what, " is ", value, "; it must be from 0 to ", kRateMax));
+  };
+  GEMINID_RETURN_IF_ERROR(check("learning rate", input.learning_rate));
+  for (const Engine::GroupInput& group : input.groups) {
+    GEMINID_RETURN_IF_ERROR(check("learning rate", group.learning_rate));
+    GEMINID_RETURN_IF_ERROR(check("weight decay", group.weight_decay.value_or(0)));
+    GEMINID_RETURN_IF_ERROR(WithOwn(options.optimizer, group).status());
   }
   if (options.all_ranks != nullptr && !input.groups.empty()) {
     return absl::InvalidArgumentError(

@@ -38,9 +38,9 @@ GEMINID_DEFINE_RULE_CALL(AdafactorMomentumRule)
 
 bool InRange(const AdafactorOptions& o) {
   return o.learning_rate >= 0 && IsPositiveFloat(o.epsilon1) && o.epsilon2 >= 0 &&
-         o.clip_threshold > 0 && o.decay_exponent > 0 && IsFraction(o.beta1) &&
+         IsPositiveFloat(o.clip_threshold) && o.decay_exponent > 0 && IsFraction(o.beta1) &&
          o.weight_decay >= 0 && (o.relative_step || !o.warmup_init) && o.step >= 1 &&
-         std::isfinite(o.clip_threshold) && std::isfinite(o.decay_exponent);
+         std::isfinite(o.decay_exponent);
 }
 
 double Rate(const AdafactorOptions& o, double weight_rms) {

@@ -36,8 +36,7 @@ GEMINID_DEFINE_RULE_CALL(CameRule)
 bool InRange(const CameOptions& o) {
   return o.learning_rate >= 0 && IsFraction(o.beta1) && IsFraction(o.beta2) &&
          IsFraction(o.beta3) && IsPositiveFloat(o.epsilon1) && IsPositiveFloat(o.epsilon2) &&
-         o.clip_threshold > 0 && std::isfinite(o.clip_threshold) && o.weight_decay >= 0 &&
-         o.step >= 1;
+         IsPositiveFloat(o.clip_threshold) && o.weight_decay >= 0 && o.step >= 1;
 }
 
 // The scales of U and S follow those of R and C.

@@ -50,6 +50,8 @@ TEST_F(EngineSetupTest, OptionOutOfItsRange_IsNamedWithItsValue) {
   ExpectRefused({
       {[](Given* g) { g->options.timeout = absl::ZeroDuration(); }, "timeout must be positive"},
       {[](Given* g) { g->options.accumulate = 0; }, "accumulate is 0"},
+      {[](Given* g) { g->options.chunk_elements = ~uint64_t{0}; },
+       "chunk_elements is 18446744073709551615; it must be at most 1099511627776"},
       {[](Given* g) { g->options.micro_batch_parts = 2; },
        "micro_batch_parts is 2 with accumulate 1"},
       {[](Given* g) { g->options.update_threads = 0; }, "update_threads is 0"},
@@ -123,8 +125,14 @@ TEST_F(EngineSetupTest, ParameterThatCannotBe_IsNamed) {
        },
        "'b' has a dimension that is not positive"},
       {[](Given* g) { g->parameters[1].backward_uses = -1; }, "'b' has negative backward_uses"},
-      {[](Given* g) { g->parameters[1].learning_rate_scale = NAN; }, "'b' needs a learning_rate"},
-      {[](Given* g) { g->parameters[1].weight_decay = -0.1; }, "'b' needs a learning_rate_scale"},
+      {[](Given* g) { g->parameters[1].learning_rate_scale = NAN; },
+       "'b' has the learning_rate_scale nan"},
+      {[](Given* g) { g->parameters[1].learning_rate_scale = 1e13; }, "must be from 0 to 1e+12"},
+      {[](Given* g) {
+         g->parameters[1].shape = {int64_t{1} << 33, int64_t{1} << 33};
+       },
+       "'b' has more than the 1099511627776 elements"},
+      {[](Given* g) { g->parameters[1].weight_decay = -0.1; }, "the weight_decay -0.1; they must"},
       {[](Given* g) { g->parameters[1].data_type = DataType::kInt8; }, "'b' is of int8"},
   });
 }
@@ -135,8 +143,10 @@ TEST_F(EngineSetupTest, StepThatCannotBe_IsRefused) {
   using Input = Engine::StepInput;
   ASSERT_TRUE(setup.CheckStep({.learning_rate = 0.1}).ok());
   const std::vector<std::pair<Input, const char*>> refused = {
-      {{.learning_rate = -1}, "learning rates and weight decays must be finite"},
-      {{.groups = {{.learning_rate = 0.1, .weight_decay = INFINITY}}}, "must be finite"},
+      {{.learning_rate = -1}, "a learning rate is -1; it must be from 0 to 1e+12"},
+      {{.learning_rate = 3.5e38}, "a learning rate is 3.5e+38; it must be from 0 to 1e+12"},
+      {{.groups = {{.learning_rate = NAN}}}, "a learning rate is nan"},
+      {{.groups = {{.learning_rate = 0.1, .weight_decay = INFINITY}}}, "a weight decay is inf"},
       {{.learning_rate = 0.1, .clip_norm = -1}, "clip_norm must be 0"},
       {{.learning_rate = 0.1, .gradient_norm = -1}, "a gradient's norm is not negative"},
       {{.learning_rate = 0.1, .gradient_scale = 0}, "gradient_scale is 0"},

@@ -1,6 +1,7 @@
 #include "base/files.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 
@@ -99,6 +101,17 @@ std::string ReadKernelFile(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
+}
+
+absl::Status CheckFileLimit(const std::string& path, uint64_t bytes) {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      bytes <= limit.rlim_cur) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      path, ": the file needs ", FormatBytes(bytes), ", and a file of this process may have ",
+      FormatBytes(limit.rlim_cur), "; raise the limit, or lift it with ulimit -f unlimited"));
 }
 
 absl::Status ReplaceFile(const std::string& path, const std::string& text) {

@@ -3,6 +3,7 @@
 #define GEMINID_BASE_FILES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,6 +17,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 // Reads a file under /proc or /sys; empty if the kernel has no such file.
 std::string ReadKernelFile(const std::string& path);
+
+// RESOURCE_EXHAUSTED if a file of so many bytes is larger than this process may write (ulimit -f).
+// The system ends a process by SIGXFSZ that writes more.
+absl::Status CheckFileLimit(const std::string& path, uint64_t bytes);
 
 // Replaces the file at `path` by `text` atomically: writes a temporary file beside it, syncs it,
 // and renames it. The umask alone restricts who may read it. If `path` is a device or a pipe,

@@ -1,11 +1,12 @@
 #include "client/checkpoint/contents.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/json.h"
 #include "base/json_writer.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 
 namespace geminid::checkpoint {
@@ -58,13 +59,19 @@ absl::Status AddFiles(const std::string& prefix, std::vector<TensorEntry> tensor
   return absl::OkStatus();
 }
 
+// safetensors takes any text in UTF-8 but one word. Control characters are mistakes.
 absl::Status CheckName(const std::string& name) {
-  const bool printable =
-      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < '\x7f'; });
-  if (printable && !name.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a parameter called '", name,
-      "' cannot be saved; names must be printable ASCII without spaces, and not empty"));
+  bool is_good = !name.empty() && name != kMetadataKey;
+  for (size_t at = 0; at < name.size() && is_good;) {
+    const base::Character character = base::CharacterAt(name, at);
+    is_good = character.is_printable;
+    at += character.bytes;
+  }
+  if (is_good) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a parameter called '", base::Printable(name),
+                                                 "' cannot be saved; names must be printable "
+                                                 "UTF-8, not empty and not '",
+                                                 kMetadataKey, "'"));
 }
 
 absl::Status CheckNames(const std::vector<zero::Parameter>& parameters) {

@@ -24,7 +24,6 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 using base::JsonValue;
 
 constexpr uint64_t kDataAlignment = 64;
-constexpr char kMetadataKey[] = "__metadata__";
 
 struct TypeRow {
   ElementType type;

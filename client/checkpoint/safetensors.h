@@ -23,6 +23,8 @@ namespace geminid::checkpoint {
 // Longer headers are refused, as the format's own readers do.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr size_t kLengthBytes = 8;
+// The entry of a header that is no tensor.
+inline constexpr char kMetadataKey[] = "__metadata__";
 
 // kOther: a tensor that is described but not read, such as one of BOOL, I64 or F8_E4M3.
 enum class ElementType : uint8_t {

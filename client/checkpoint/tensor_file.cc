@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/files.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "client/checkpoint/folder.h"
@@ -30,6 +31,7 @@ constexpr char kLfsPointerStart[] = "version ";
 constexpr size_t kCastElements = 65536;  // converted through a buffer that stays in the cache
 
 absl::Status Reserve(const UniqueFd& fd, const std::string& path, uint64_t bytes) {
+  GEMINID_RETURN_IF_ERROR(base::CheckFileLimit(path, bytes));
   const auto size = static_cast<off_t>(bytes);
   int error = ::posix_fallocate(fd.get(), 0, size);
   if (error == EOPNOTSUPP || error == EINVAL) {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -28,6 +27,7 @@
 #include "absl/time/clock.h"
 #include "base/bytes.h"
 #include "base/deadline.h"
+#include "base/files.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "client/disk/disk_errors.h"
@@ -235,17 +235,6 @@ std::string DescribeLeftovers(const std::string& folder) {
                       " there: delete what belongs to a run that will not go on");
 }
 
-absl::Status CheckFileLimit(uint64_t bytes, const std::string& path) {
-  struct rlimit limit = {};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-      bytes <= limit.rlim_cur) {
-    return absl::OkStatus();
-  }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      path, ": the file needs ", base::FormatBytes(bytes), ", and a file of this process may have ",
-      base::FormatBytes(limit.rlim_cur), "; raise the limit (ulimit -f), or name more disks"));
-}
-
 absl::Status NoRoom(int error, int fd, const std::string& folder, uint64_t bytes) {
   struct statvfs system = {};
   const uint64_t free = ::fstatvfs(fd, &system) == 0 ? system.f_bavail * system.f_frsize : 0;
@@ -389,7 +378,7 @@ absl::Status StripedFiles::Make(const StripedFilesSpec& spec, uint32_t file) {
   files_.push_back(std::move(made));  // from here on Remove finds the file
   File& kept = files_.back();
   const uint64_t bytes = BytesOfFile(stripes_, spec.bytes);
-  GEMINID_RETURN_IF_ERROR(CheckFileLimit(bytes, path));
+  GEMINID_RETURN_IF_ERROR(base::CheckFileLimit(path, bytes));
   // First the header: if the process ends before the rest, the file is recognized as a leftover.
   const int error = WriteHeader(MakeHeader(identity_, spec, file), fd);
   if (error == ENOSPC || error == EDQUOT) return NoRoom(error, fd, folder, bytes);
@@ -431,7 +420,7 @@ absl::Status StripedFiles::OpenOne(const StripedFilesSpec& spec, uint32_t file) 
   struct stat size = {};
   if (::fstat(found.fd.get(), &size) != 0) return base::SystemError(errno, "fstat", found.path);
   const uint64_t needed = BytesOfFile(stripes_, spec.bytes);
-  GEMINID_RETURN_IF_ERROR(CheckFileLimit(needed, found.path));
+  GEMINID_RETURN_IF_ERROR(base::CheckFileLimit(found.path, needed));
   if (static_cast<uint64_t>(size.st_size) < needed) {
     return absl::DataLossError(
         absl::StrCat(found.path, " was truncated: it has ", size.st_size, " bytes of ", needed));

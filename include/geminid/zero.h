@@ -170,7 +170,7 @@ enum class NotFinite {
 };
 
 struct Parameter {
-  std::string name{};
+  std::string name{};  // printable UTF-8 and not "__metadata__", where checkpoints are saved
   std::vector<int64_t> shape{};
   // The type of weight and gradient, instead of Options::data_type: fp32 norms and routers beside
   // bf16, or an 8-bit frozen base. A trained parameter has an fp32 master with either of its types.

@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -80,9 +79,7 @@ TEST_F(TensorFile_OnDisk, WhatIsNoTensorFile_IsRefusedByName) {
   }
 }
 
-TEST_F(TensorFile_OnDisk, NoRoomOnTheDisk_IsAnErrorWithTheSize) {
-  // A limit on file sizes replaces a full disk: both make the reservation fail.
-  ::signal(SIGXFSZ, SIG_IGN);
+TEST_F(TensorFile_OnDisk, LimitOfTheProcessesFiles_IsAnErrorWithTheSizeAndNoSignal) {
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit tight = before;

@@ -88,9 +88,32 @@ std::string WholeOneBefore(const std::string& checkpoint) {
   return "";
 }
 
+namespace {
+
+constexpr char kWhatToGive[] =
+    "give the folder of a checkpoint, of several, or of a Hugging Face model";
+
+// What to do with a folder that has weights in another form.
+std::string AdviceWithoutWeights(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("pytorch_model") && name.ends_with(".bin")) {
+      return absl::StrCat("convert '", name,
+                          "' with transformers: from_pretrained(), then save_pretrained()");
+    }
+    if (name.starts_with(absl::StrCat(kModelPrefix, "-")) && name.ends_with(".safetensors")) {
+      return absl::StrCat(
+          "it has '", name, "', but no ", kModelPrefix,
+          ".safetensors.index.json, which says what is in which file; copy it, too");
+    }
+  }
+  return kWhatToGive;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> FolderOfValues(const std::string& folder) {
-  constexpr char kWhatToGive[] =
-      "give the folder of a checkpoint, of several, or of a Hugging Face model";
   struct stat found = {};
   if (::stat(folder.c_str(), &found) != 0) {
     if (errno != ENOENT) return base::SystemError(errno, "look it up", folder);
@@ -108,7 +131,8 @@ absl::StatusOr<std::string> FolderOfValues(const std::string& folder) {
   const absl::StatusOr<ChosenCheckpoint> chosen = ChooseNewest(folder);
   if (chosen.ok()) return chosen->path;
   if (!absl::IsNotFound(chosen.status())) return chosen.status();
-  return absl::NotFoundError(absl::StrCat("'", folder, "' has no ", weights, "; ", kWhatToGive));
+  return absl::NotFoundError(
+      absl::StrCat("'", folder, "' has no ", weights, "; ", AdviceWithoutWeights(folder)));
 }
 
 }  // namespace geminid::checkpoint

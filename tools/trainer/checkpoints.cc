@@ -121,6 +121,10 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState
     if (options_.model.lora_rank > 0) GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
     GEMINID_RETURN_IF_ERROR(
         WithPath("--load", options_.load, LoadModelValues(options_, state_, parameters_)));
+    GEMINID_ASSIGN_OR_RETURN(const std::string remark, RemarkOfFrozen(options_, parameters_));
+    if (!remark.empty() && communicator_->Rank() == 0) {
+      warn_(absl::StrCat("geminid-train: ", remark));
+    }
     beginning.from = options_.load;
   } else {
     GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));

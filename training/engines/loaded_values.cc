@@ -1,5 +1,7 @@
 #include "training/engines/loaded_values.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -126,7 +128,24 @@ absl::Status CheckHead(const TensorSet& set, const std::string& folder, const ch
       "config.json, or remove the tensor"));
 }
 
-// What no parameter asks for, such as buffers, is left alone; what was trained is not.
+// Whether a layer computes with a tensor by its name and shape. Masks that older files store as
+// 'attn.bias' have more dimensions than a bias.
+bool IsOfALayer(const std::string& name, const checkpoint::TensorEntry& tensor) {
+  if (LayerOf(name) < 0) return false;
+  return name.ends_with(".weight") || (name.ends_with(".bias") && tensor.shape.size() == 1);
+}
+
+// An adapter of PEFT beside the weights is part of the model that the folder's user has.
+absl::Status CheckNoAdapterBeside(const std::string& folder) {
+  constexpr char kAdapter[] = "adapter_config.json";
+  if (::access(absl::StrCat(folder, "/", kAdapter).c_str(), F_OK) != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", folder, "' has an adapter of PEFT ('", kAdapter,
+      "'), which is not read; merge it with PEFT's merge_and_unload() and save_pretrained(), or "
+      "move its files out of the folder"));
+}
+
+// Tensors that no parameter asks for, such as buffers, are passed over; trained ones are refused.
 absl::Status CheckNothingIsLeftOut(const TensorSet& set, const std::string& folder,
                                    const ModelConfig& model, const std::set<std::string>& asked) {
   for (const auto& [name, file] : set.file_of()) {
@@ -141,6 +160,14 @@ absl::Status CheckNothingIsLeftOut(const TensorSet& set, const std::string& fold
                                                      layer, "; the model has ", model.layers,
                                                      " layers. Give --layers what the folder has"));
     }
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, set.Find(name));
+    if (IsOfALayer(name, *found.tensor)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", folder, "' has '", name,
+          "', for which the model of its config.json has no place, so that it would be left out; "
+          "correct config.json (such as \"attention_bias\" or \"model_type\"), or remove the "
+          "tensor"));
+    }
   }
   return absl::OkStatus();
 }
@@ -150,6 +177,7 @@ absl::Status CheckNothingIsLeftOut(const TensorSet& set, const std::string& fold
 absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* state,
                              const std::vector<zero::Parameter>& parameters) {
   GEMINID_ASSIGN_OR_RETURN(const std::string folder, checkpoint::FolderOfValues(options.load));
+  GEMINID_RETURN_IF_ERROR(CheckNoAdapterBeside(folder));
   GEMINID_ASSIGN_OR_RETURN(const TensorSet set, TensorSet::Open(folder, checkpoint::kModelPrefix));
   const Names names(options.model, set.file_of());
   std::set<std::string> asked;
@@ -161,6 +189,26 @@ absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* stat
   return checkpoint::LoadValues(folder, state, parameters, [&](const zero::Parameter& parameter) {
     return names.Of(parameter);
   });
+}
+
+absl::StatusOr<std::string> RemarkOfFrozen(const TrainOptions& options,
+                                           const std::vector<zero::Parameter>& parameters) {
+  GEMINID_ASSIGN_OR_RETURN(const std::string folder, checkpoint::FolderOfValues(options.load));
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet set, TensorSet::Open(folder, checkpoint::kModelPrefix));
+  const Names names(options.model, set.file_of());
+  std::string first;
+  size_t count = 0;
+  for (const zero::Parameter& parameter : parameters) {
+    const zero::DataType held = parameter.data_type.value_or(options.zero.data_type);
+    if (parameter.trainable || held != zero::DataType::kBFloat16) continue;
+    const absl::StatusOr<TensorSet::Found> found = set.Find(names.Of(parameter));
+    if (!found.ok() || found->tensor->type == checkpoint::ElementType::kBFloat16) continue;
+    if (count++ == 0) first = parameter.name;
+  }
+  if (count == 0) return std::string();
+  return absl::StrCat("frozen weights are held in bf16: ", count, " of them, such as '", first,
+                      "', have more bits in '", folder,
+                      "', which --save and --export will not have; --dtype fp32 keeps them");
 }
 
 }  // namespace geminid::trainer

@@ -2,9 +2,11 @@
 #ifndef GEMINID_TRAINING_ENGINES_LOADED_VALUES_H_
 #define GEMINID_TRAINING_ENGINES_LOADED_VALUES_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "geminid/zero.h"
 #include "training/settings/options.h"
 
@@ -15,6 +17,11 @@ namespace geminid::trainer {
 // layers or an output layer of the folder that the model does not have: the message names them.
 absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* state,
                              const std::vector<zero::Parameter>& parameters);
+
+// A remark where frozen parameters are held in bf16 and options.load has more bits of them; empty
+// otherwise. Trained parameters have fp32 masters and lose nothing. Errors are those of opening it.
+absl::StatusOr<std::string> RemarkOfFrozen(const TrainOptions& options,
+                                           const std::vector<zero::Parameter>& parameters);
 
 }  // namespace geminid::trainer
 

@@ -64,6 +64,14 @@ absl::StatusOr<ModelConfig> ReadTrained(const std::string& text) {
     return absl::InvalidArgumentError(absl::StrCat("'model_type' is '", type, "'; ",
                                                    NamesOfTypes(/*trained=*/true), " are known"));
   }
+  const bool is_quantized = std::ranges::any_of(root.members, [](const auto& member) {
+    return member.key == "quantization_config" && member.value.type != base::JsonValue::Type::kNull;
+  });
+  if (is_quantized) {
+    return absl::InvalidArgumentError(
+        "'quantization_config': the weights are quantized, and are read as fp32, bf16 or fp16; "
+        "give the folder that they were quantized from");
+  }
   GEMINID_ASSIGN_OR_RETURN(DescribedModel described, Describe(*family, root));
   GEMINID_RETURN_IF_ERROR(described.trains);
   ModelConfig& model = described.model;

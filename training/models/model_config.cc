@@ -220,6 +220,20 @@ absl::Status CheckExperts(const ModelConfig& config) {
       "adapters beside experts are not there yet; leave out --lora-rank, or use the llama family");
 }
 
+// The numbers of config.json that kernels compute with.
+absl::Status CheckNumbers(const ModelConfig& config) {
+  if (!(config.norm_epsilon >= 0 && std::isfinite(config.norm_epsilon))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the epsilon of the norms is ", config.norm_epsilon,
+                     "; it must be 0 or more, such as 1e-5 ('rms_norm_eps' or 'layer_norm_eps' in "
+                     "config.json)"));
+  }
+  if (config.rotary_theta > 0 && std::isfinite(config.rotary_theta)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the base of the rotary embedding is ", config.rotary_theta,
+                   "; it must be more than 0, such as 10000 ('rope_theta' in config.json)"));
+}
+
 absl::Status CheckMasking(const ModelConfig& config) {
   if (!config.masking || config.masking->mask_token < config.vocabulary) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -264,6 +278,7 @@ absl::Status Validate(const ModelConfig& config) {
                                                    ") is more than the ", config.position_rows(),
                                                    " positions that the model knows"));
   }
+  GEMINID_RETURN_IF_ERROR(CheckNumbers(config));
   GEMINID_RETURN_IF_ERROR(Validate(config.rotary_scaling));
   GEMINID_RETURN_IF_ERROR(CheckMasking(config));
   return CheckExperts(config);

@@ -1,5 +1,6 @@
 #include "client/checkpoint/newest.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -92,6 +93,19 @@ TEST_F(Newest_Checkpoint, BeforeOneThatIsDamaged_IsTheLastWholeOne) {
   std::filesystem::resize_file(absl::StrCat(PathOf(20), "/", kRecordName), 5);
   EXPECT_EQ(WholeOneBefore(PathOf(30)), PathOf(10));
   EXPECT_EQ(WholeOneBefore(PathOf(10)), "");
+}
+
+TEST_F(Newest_Checkpoint, OfAFolderWithWeightsInAnotherForm_SaysWhatToDo) {
+  const auto words = [&](const char* file) {
+    const base::TemporaryFolder folder;
+    folder.Write(file, "");
+    return std::string(FolderOfValues(folder.path()).status().message());
+  };
+  EXPECT_THAT(words("config.json"), testing::HasSubstr("give the folder of a checkpoint"));
+  EXPECT_THAT(words("pytorch_model-00001-of-00002.bin"),
+              testing::HasSubstr("convert 'pytorch_model-00001-of-00002.bin' with transformers"));
+  EXPECT_THAT(words("model-00001-of-00002.safetensors"),
+              testing::HasSubstr("no model.safetensors.index.json"));
 }
 
 TEST_F(Newest_Checkpoint, OfACheckpointItself_IsThatOne) {

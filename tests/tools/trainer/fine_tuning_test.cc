@@ -178,6 +178,19 @@ TEST_F(FineTuning, Frozen_KeepTheirValuesAndOthersMove) {
   }
 }
 
+TEST_F(FineTuning, FrozenInFewerBitsThanTheirFile_SaysSo) {
+  const std::string before = folder_ / "before";
+  ASSERT_EQ(Run({"--model", "gpt2-tiny", "--export", before, "--export-dtype", "fp32"}).code, 0);
+  const auto tune = [&](const char* type) {
+    return RunTrainer({"--load", before, "--text", text_, "--steps", "1", "--freeze", "*.wte.*",
+                       "--dtype", type})
+        .err;
+  };
+  EXPECT_THAT(tune("bf16"), testing::HasSubstr("frozen weights are held in bf16: 1 of them, such "
+                                               "as 'transformer.wte.weight', have more bits"));
+  EXPECT_THAT(tune("fp32"), testing::Not(testing::HasSubstr("have more bits")));
+}
+
 TEST_F(FineTuning, ByAdapters_MovesThemAloneGoesOnAndIsMerged) {
   for (const char* model : {"gpt2-tiny", "llama-tiny", "pythia-tiny"}) {
     const std::string name = model;

@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -204,6 +206,62 @@ TEST_F(HuggingFace, ExportedInBf16_KeepsNormsThatWereTrainedInFp32) {
       RunTrainer({"--load", mixed, "--text", text, "--steps", "1", "--lr", "0", "--export", again});
   ASSERT_EQ(loaded.code, 0) << loaded.err;
   EXPECT_EQ(TensorsInFolder(again), values);
+}
+
+// The bytes of a text are numbers of other tokens there.
+TEST_F(HuggingFace, FolderWithATokenizer_LearnsNoBytes) {
+  const std::string text = folder_.Write("text", std::string(500, 'x'));
+  const std::string model = folder_ / "model";
+  const std::vector<std::string> run = {"--text", text, "--steps", "1"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), run.begin(), run.end());
+    return RunTrainer(words);
+  };
+  ASSERT_EQ(with({"--model", "gpt2-tiny", "--vocabulary", "300", "--export", model}).code, 0);
+  const CommandResult remark = with({"--load", model});
+  EXPECT_EQ(remark.code, 0);
+  EXPECT_THAT(remark.err, HasSubstr("--text is bytes, but the model of --load has 300 kinds of "
+                                    "tokens; if a tokenizer made them, give --shards"));
+  std::ofstream(model + "/tokenizer.json") << "{}";
+  const CommandResult refused = with({"--load", model});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("300 kinds of tokens, made by '" + model + "/tokenizer.json"));
+  EXPECT_THAT(refused.err, HasSubstr("python -m geminid tokens shards"));
+}
+
+// Puts a tensor without elements into a file of safetensors.
+void AddTensor(const std::string& path, const std::string& name) {
+  const std::string file = FileText(path);
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof(length));
+  json header = json::parse(file.substr(sizeof(length), length));
+  const std::string data = file.substr(sizeof(length) + length);
+  header[name] = {{"dtype", "F32"}, {"shape", {0}}, {"data_offsets", {data.size(), data.size()}}};
+  const std::string text = header.dump();
+  length = text.size();
+  std::ofstream(path, std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&length), sizeof(length)) << text << data;
+}
+
+TEST_F(HuggingFace, FolderWithMoreThanTheModelOfItsConfig_IsRefused) {
+  const std::string text = folder_.Write("text", std::string(500, 'x'));
+  const std::string model = folder_ / "model";
+  ASSERT_EQ(
+      RunTrainer({"--model", "llama-tiny", "--text", text, "--steps", "1", "--export", model}).code,
+      0);
+  const auto load = [&] { return RunTrainer({"--load", model, "--text", text, "--eval-only"}); };
+  AddTensor(model + "/model.safetensors", "model.layers.0.self_attn.rotary_emb.inv_freq");
+  EXPECT_EQ(load().code, 0) << "a buffer is passed over";
+  std::ofstream(model + "/adapter_config.json") << "{}";
+  const CommandResult adapter = load();
+  EXPECT_EQ(adapter.code, 2);
+  EXPECT_THAT(adapter.err, HasSubstr("has an adapter of PEFT ('adapter_config.json')"));
+  std::filesystem::remove(model + "/adapter_config.json");
+  AddTensor(model + "/model.safetensors", "model.layers.1.self_attn.q_proj.bias");
+  const CommandResult bias = load();
+  EXPECT_EQ(bias.code, 2);
+  EXPECT_THAT(bias.err, HasSubstr("'model.layers.1.self_attn.q_proj.bias', for which the model of "
+                                  "its config.json has no place"));
 }
 
 TEST_F(HuggingFace, FolderWithWhatIsWrong_IsNamedByFileAndTensor) {

@@ -502,6 +502,8 @@ TEST_F(HuggingFace, OfALongContext_IsCutToSequencesThatAreUsual) {
 }
 
 TEST_F(HuggingFace, ThatCannotBeRun_IsRefusedByItsKey) {
+  EXPECT_THAT(Refusal(kLlama, "quantization_config", {{"quant_method", "gptq"}}),
+              HasSubstr("'quantization_config': the weights are quantized"));
   EXPECT_THAT(Refusal(kLlama, "rope_scaling", {{"type", "linear"}}), HasSubstr("'rope_scaling'"));
   EXPECT_THAT(Refusal(kLlama, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}),
               HasSubstr("'rope_scaling': 'rope_type' is 'dynamic'"));

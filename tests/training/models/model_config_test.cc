@@ -129,6 +129,12 @@ TEST(Validate, OfAShapeThatCannotBe_SaysWhatIsWrong) {
   bad.layers = 0;
   EXPECT_THAT(Complaint(bad), testing::HasSubstr("the number of layers is 0"));
   bad = good;
+  bad.rotary_theta = 0;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("base of the rotary embedding is 0"));
+  bad = good;
+  bad.norm_epsilon = -1;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("epsilon of the norms is -1"));
+  bad = good;
   bad.hidden = 4096;
   EXPECT_THAT(Complaint(bad), testing::HasSubstr("use more heads"));
   bad = good;

@@ -1,5 +1,7 @@
 #include "tools/trainer/flags/data_flags.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "client/checkpoint/newest.h"
 #include "training/data/text.h"
 #include "training/data/token_shards.h"
 #include "training/settings/flag_words.h"
@@ -18,6 +21,9 @@
 namespace geminid::trainer {
 namespace {
 
+// The files of a tokenizer beside a model of Hugging Face.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
+                                           "vocab.txt", "spiece.model"};
 constexpr uint64_t kBatchMax = 1 << 20;
 constexpr uint64_t kAccumulateMax = 1 << 16;
 constexpr uint64_t kLeastSum = 2;  // the fewest micro-batches that an engine sums
@@ -146,6 +152,24 @@ absl::Status CheckDataPath(const Flags& flags) {
       flags.text.empty()
           ? "no text: give --text a file or a directory to learn, or --shards files of tokens"
           : "--text and --shards are both given; leave one out");
+}
+
+absl::Status CheckTextForLoaded(const Flags& flags, const ModelConfig& model,
+                                std::vector<std::string>* notes) {
+  const uint64_t of_text = kByteVocabulary + (model.masks() ? 1 : 0);
+  if (flags.text.empty() || model.vocabulary <= of_text) return absl::OkStatus();
+  const std::string words = absl::StrCat("--text is bytes, but the model of --load has ",
+                                         model.vocabulary, " kinds of tokens");
+  const absl::StatusOr<std::string> folder = checkpoint::FolderOfValues(flags.load);
+  if (!folder.ok()) return absl::OkStatus();  // reading the values reports why
+  for (const char* const file : kTokenizerFiles) {
+    if (::access(absl::StrCat(*folder, "/", file).c_str(), F_OK) != 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        words, ", made by '", *folder, "/", file,
+        "'; give --shards the files that 'python -m geminid tokens shards' makes of the text"));
+  }
+  notes->push_back(absl::StrCat(words, "; if a tokenizer made them, give --shards its tokens"));
+  return absl::OkStatus();
 }
 
 absl::Status ParseData(const Flags& flags, TrainOptions* options) {

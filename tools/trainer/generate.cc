@@ -9,6 +9,7 @@
 #include "base/json_writer.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
+#include "client/zero/residency/diverged.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/flags/flags.h"
@@ -177,6 +178,12 @@ class Generator {
 
   absl::StatusOr<int32_t> Next() {
     GEMINID_ASSIGN_OR_RETURN(const std::vector<float> logits, NextLogits());
+    if (!CanBeChosenFrom(logits)) {
+      return zero::MarkDiverged(absl::FailedPreconditionError(absl::StrCat(
+          "the model's logits for token ", tokens_.size() + 1,
+          " are not finite, so no token can be chosen; its values are too large for --dtype ",
+          Name(options_.run.zero.data_type), ", or damaged")));
+    }
     return SampleToken(
         {.temperature = options_.temperature, .top_k = options_.top_k, .seed = options_.run.seed},
         tokens_.size() - options_.prompt.size(), logits);

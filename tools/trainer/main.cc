@@ -234,9 +234,9 @@ absl::StatusOr<int> EndBeforeTheStart(const Surroundings& around, const absl::St
   return base::kExitSignalBase + signal;
 }
 
-// Of a run whose updates in the backward pass came upon a gradient that is not finite, the code of
-// a run that is to end at such a loss: another start would meet it again.
-absl::StatusOr<int> EndOfTraining(const Surroundings& around, const absl::Status& status) {
+// The exit code of a run that met a gradient, or logits, that are not finite is that of a run which
+// ends at such a loss: another start would meet them again.
+absl::StatusOr<int> EndOfRank(const Surroundings& around, const absl::Status& status) {
   if (!zero::HasDiverged(status)) return EndBeforeTheStart(around, status);
   WriteError(status);
   return base::kExitDiverged;
@@ -249,7 +249,7 @@ absl::StatusOr<int> TrainOneRank(const TrainOptions& options, const collectives:
   around.context.data = &data;
   const absl::StatusOr<TrainEnd> end = options.eval_only ? EvaluateAsRank(options, around.context)
                                                          : TrainAsRank(options, around.context);
-  if (!end.ok()) return EndOfTraining(around, end.status());
+  if (!end.ok()) return EndOfRank(around, end.status());
   return ExitCodeOf(*end);
 }
 
@@ -266,7 +266,7 @@ absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
         std::cout << text;
         return base::FinishOutput(std::cout);
       });
-  if (!signal.ok()) return EndBeforeTheStart(around, signal.status());
+  if (!signal.ok()) return EndOfRank(around, signal.status());
   // A reader that has exited, as head(1) does, has read what it wanted.
   const bool all_is_well = *signal == 0 || *signal == SIGPIPE;
   return all_is_well ? static_cast<int>(base::kExitOk) : base::kExitSignalBase + *signal;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -14,6 +15,12 @@ namespace {
 constexpr uint64_t kChoiceStream = 0x63686F696365;  // "choice"
 
 }  // namespace
+
+bool CanBeChosenFrom(std::span<const float> logits) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  return std::ranges::all_of(logits, [](float value) { return value < kInfinity; }) &&
+         std::ranges::any_of(logits, [](float value) { return value > -kInfinity; });
+}
 
 int32_t SampleToken(const TokenSampling& sampling, uint64_t number, std::span<const float> logits) {
   const auto likeliest = std::max_element(logits.begin(), logits.end());

@@ -13,7 +13,11 @@ struct TokenSampling {
   uint64_t seed = 0;
 };
 
-// The `number`-th choice of a text; depends on the arguments alone. A token v that may be chosen
+// Whether logits are numbers of which one is the largest: some are finite and the others -infinity.
+bool CanBeChosenFrom(std::span<const float> logits);
+
+// The `number`-th choice of a text; depends on the arguments alone. Call it for logits that
+// CanBeChosenFrom. A token v that may be chosen
 // has the probability exp(logits[v] / temperature), divided by the sum of these values.
 int32_t SampleToken(const TokenSampling& sampling, uint64_t number, std::span<const float> logits);
 

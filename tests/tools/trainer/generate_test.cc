@@ -52,6 +52,30 @@ class Generated : public testing::Test {
   }());
 };
 
+TEST_F(Generated, FromLogitsThatAreNotFinite_IsRefused) {
+  const std::string model = folder_ / "model";
+  ASSERT_EQ(RunTrainer({"--model", "gpt2-tiny", "--text", text_, "--steps", "1", "--export", model,
+                        "--export-dtype", "fp32"})
+                .code,
+            0);
+  // Finite values whose squares overflow.
+  std::fstream file(model + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t length = 0;
+  file.read(reinterpret_cast<char*>(&length), sizeof(length));
+  file.seekp(static_cast<std::streamoff>(sizeof(length) + length));
+  for (int i = 0; i < 40000; ++i) {
+    const float large = 3e38F;
+    file.write(reinterpret_cast<const char*>(&large), sizeof(large));
+  }
+  file.close();
+  for (const char* temperature : {"0", "1"}) {
+    const CommandResult result =
+        Generate(model, {"--prompt", "a", "--tokens", "4", "--temperature", temperature});
+    EXPECT_EQ(result.code, 11) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("the model's logits for token 2 are not finite"));
+  }
+}
+
 class GeneratedByFamily : public Generated, public testing::WithParamInterface<const char*> {};
 
 TEST_P(GeneratedByFamily, Greedily_IsWhatAFloat64ModelWrites) {

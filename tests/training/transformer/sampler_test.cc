@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace geminid::trainer {
@@ -18,6 +19,17 @@ std::vector<double> Frequencies(const TokenSampling& sampling, uint64_t draws) {
         1.0 / static_cast<double>(draws);
   }
   return shares;
+}
+
+TEST(CanBeChosenFrom, LogitsOfWhichOneIsTheLargest_IsTrue) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  using Logits = std::vector<float>;
+  EXPECT_TRUE(CanBeChosenFrom(Logits{1, 2, -3}));
+  EXPECT_TRUE(CanBeChosenFrom(Logits{-kInfinity, 2}));
+  EXPECT_FALSE(CanBeChosenFrom(Logits{1, kInfinity}));
+  EXPECT_FALSE(CanBeChosenFrom(Logits{1, kNaN}));
+  EXPECT_FALSE(CanBeChosenFrom(Logits{-kInfinity, -kInfinity}));
 }
 
 TEST(SampleToken, WithoutTemperature_IsTheFirstOfTheLikeliest) {

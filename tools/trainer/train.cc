@@ -166,6 +166,7 @@ class RankTrainer {
     const BatchAdvice advice = batches_->watch().Advice();
     GEMINID_RETURN_IF_ERROR(reporter_.WriteReport(rank_, end, advice, &phases_));
     reporter_.SayEnd(end, saved_in, advice);
+    if (end.no_data) return end_->NoData();
     const absl::Status& logged = reporter_.log_status();
     // Whoever ends well says for all ranks that nothing is left to be done.
     if (context_.restarts.comes_back()) {

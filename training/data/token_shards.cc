@@ -154,6 +154,22 @@ bool AreBelow(const std::byte* data, uint64_t count, uint64_t vocabulary) {
   return most < vocabulary;
 }
 
+// Whether every second token is 0 and the others are not, as where tokens have twice the bytes.
+template <typename Token>
+bool LooksTwiceAsWide(const std::byte* data, uint64_t tokens) {
+  constexpr uint64_t kEnough = 32;   // fewer could be so by chance
+  constexpr uint64_t kMost = 65536;  // that are looked at
+  if (tokens < kEnough) return false;
+  bool has_others = false;
+  for (uint64_t i = 0; i + 1 < std::min(tokens, kMost); i += 2) {
+    std::array<Token, 2> pair;
+    std::memcpy(pair.data(), data + i * sizeof(Token), sizeof(pair));
+    if (pair[1] != 0) return false;
+    has_others = has_others || pair[0] != 0;
+  }
+  return has_others;
+}
+
 // The number of tokens after a header; `token_bytes` gets their size.
 absl::StatusOr<uint64_t> CheckHeader(const std::string& path, const HeaderFields& fields,
                                      uint64_t file_bytes, uint64_t* token_bytes) {
@@ -228,6 +244,7 @@ absl::Status TokenShards::Add(const std::string& path) {
                                     "or is no file of tokens"));
     }
     shard.tokens = file_bytes / shard.token_bytes;
+    GEMINID_RETURN_IF_ERROR(CheckTokenBytes(shard));
   }
   if (shard.tokens == 0) return Bad(path, "holds no tokens");
   listing_.files.push_back({path, file_bytes});
@@ -235,6 +252,21 @@ absl::Status TokenShards::Add(const std::string& path) {
   tokens_ += shard.tokens;
   shards_.push_back(std::move(shard));
   return absl::OkStatus();
+}
+
+absl::Status TokenShards::CheckTokenBytes(const Shard& shard) {
+  const std::byte* const data = shard.mapping.data();
+  const bool is_wider = shard.token_bytes == sizeof(uint16_t)
+                            ? LooksTwiceAsWide<uint16_t>(data, shard.tokens)
+                            : LooksTwiceAsWide<uint32_t>(data, shard.tokens);
+  if (!is_wider) return absl::OkStatus();
+  return Bad(shard.path,
+             absl::StrCat("has tokens of more than ", shard.token_bytes,
+                          " bytes: every second number of ", shard.token_bytes,
+                          " bytes is 0. A file without a header has uint16 where --vocabulary is "
+                          "at most ",
+                          kSmallVocabulary,
+                          ", and uint32 otherwise; write it so, or with a header of llm.c"));
 }
 
 const TokenShards::Shard* TokenShards::ShardAt(uint64_t token) const {
@@ -263,8 +295,8 @@ absl::Status TokenShards::CheckLongEnough(const Shard& shard) const {
                     static_cast<uint64_t>(file.st_size) >= shard.mapping.bytes();
   return same ? absl::OkStatus()
               : Bad(shard.path,
-                    "became shorter while it was in use; put back what it was, and go on from "
-                    "the run's last checkpoint with --resume");
+                    "became shorter while it was in use; put the file back as it was, and go on "
+                    "with --resume from the run's last checkpoint");
 }
 
 absl::Status TokenShards::BadToken(const Shard& shard, uint64_t number, uint32_t token) const {

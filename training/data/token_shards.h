@@ -56,6 +56,7 @@ class TokenShards final : public TokenSource {
   absl::Status ReadShard(const Shard& shard, uint64_t first, std::span<int32_t> out) const;
   absl::Status CheckTokens(uint64_t first, uint64_t count) const;
   absl::Status CheckShard(const Shard& shard, uint64_t first, uint64_t count) const;
+  static absl::Status CheckTokenBytes(const Shard& shard);
   absl::Status CheckLongEnough(const Shard& shard) const;
   absl::Status BadToken(const Shard& shard, uint64_t number, uint32_t token) const;
   const Shard* ShardAt(uint64_t token) const;

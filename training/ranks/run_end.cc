@@ -23,6 +23,7 @@ absl::StatusOr<double> RunEnd::Add(double mine) {
   const int own = own_signal_ ? own_signal_() : 0;
   std::vector<double> sums = {mine};
   for (const int stop : kStopSignals) sums.push_back(own == stop ? 1 : 0);
+  sums.push_back(my_no_data_.ok() ? 0 : 1);
   sums.push_back(my_ask_);
   const absl::Time began = base::MonotonicNow();
   GEMINID_RETURN_IF_ERROR(communicator_->AllReduce(sums, sums, collectives::ReduceOp::kSum));
@@ -30,6 +31,7 @@ absl::StatusOr<double> RunEnd::Add(double mine) {
   for (size_t i = 0; i < std::size(kStopSignals) && how_.signal == 0; ++i) {
     if (sums[i + 1] > 0) how_.signal = kStopSignals[i];
   }
+  how_.no_data = how_.no_data || sums[sums.size() - 2] > 0;
   asked_ = static_cast<int>(sums.back());
   return sums[0];
 }
@@ -47,6 +49,11 @@ absl::Status RunEnd::NoteRefusedStep(const absl::Status& refused) {
   if (!zero::IsDiskSpent(refused)) return refused;
   how_.spent = true;
   return absl::OkStatus();
+}
+
+absl::Status RunEnd::NoData() const {
+  if (!my_no_data_.ok()) return my_no_data_;
+  return absl::AbortedError("another rank could not read its data");
 }
 
 }  // namespace geminid::trainer

@@ -4,6 +4,7 @@
 #define GEMINID_TRAINING_RANKS_RUN_END_H_
 
 #include <functional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,8 +18,9 @@ struct TrainEnd {
   int signal = 0;         // some rank was asked to stop by it
   bool diverged = false;  // the loss was not finite, and --stop-on-nan given
   bool spent = false;     // a rank may write no more to disk (--state-disk-endurance)
+  bool no_data = false;   // a rank could not read its data
 
-  bool is_early() const { return signal != 0 || diverged || spent; }
+  bool is_early() const { return signal != 0 || diverged || spent || no_data; }
 };
 
 // Of one rank; all ranks make the same calls.
@@ -43,6 +45,10 @@ class RunEnd {
   void NoteLoss(double loss);
   // A step that would write more to disk than a rank may ends the run; any other error returns.
   absl::Status NoteRefusedStep(const absl::Status& refused);
+  // This rank could not read its data. The run ends with the next Add.
+  void NoteNoData(absl::Status why) { my_no_data_ = std::move(why); }
+  // Where `how().no_data`: the error of this rank's data, ABORTED where those of another failed.
+  absl::Status NoData() const;
 
   // Of the first rank: how many ranks the run is to have; 0: as many as it has.
   void AskForRanks(int ranks) { my_ask_ = ranks; }
@@ -55,6 +61,7 @@ class RunEnd {
   const std::function<int()> own_signal_;
   const bool stops_on_nan_;
   TrainEnd how_;
+  absl::Status my_no_data_;
   int my_ask_ = 0;
   int asked_ = 0;
 };

@@ -65,7 +65,7 @@ struct Report {
   uint64_t overflowed_steps = 0;
   uint64_t non_finite_losses = 0;
   uint64_t first_non_finite_step = 0;  // counted from 1; 0: none
-  std::string ended_by = "steps";      // or the signal that asked for it, "nan", or "endurance"
+  std::string ended_by = "steps";      // or the signal, "nan", "endurance" or "data"
   double flops_per_token = 0;          // as FlopsPerToken has it
   bool native_data_type = true;        // the processor multiplies the data type itself
   double final_loss_scale = 1;

@@ -23,6 +23,7 @@ ProgressMode ModeOf(const TrainOptions& options, const RankContext& context) {
 // In the report, of a run that ended early.
 std::string ByWhat(const TrainEnd& end) {
   if (end.signal != 0) return SignalName(end.signal);
+  if (end.no_data) return "data";
   return end.spent ? "endurance" : "nan";
 }
 

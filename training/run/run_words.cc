@@ -29,6 +29,10 @@ std::string Why(const EndFacts& facts) {
                         ", since the next one would write more to disk than --state-disk-endurance "
                         "allows a rank; go on with a larger one, or without --state-disk");
   }
+  if (facts.end.no_data) {
+    return absl::StrCat("stopped at step ", done, " of ", steps,
+                        ", since the data of the next one cannot be read");
+  }
   if (report.non_finite_losses > 0) {
     return absl::StrCat("the loss of ", report.non_finite_losses, " of ", steps,
                         " steps was not finite, first that of step ", report.first_non_finite_step);

@@ -11,20 +11,22 @@ absl::Duration StepTrainer::WaitedForUpdates() const {
   return rank_.session->Stalls()[static_cast<size_t>(StallCause::kUpdate)];
 }
 
-// The step's batch; CANCELLED where the step is to be given up. The stages of a pipeline have
-// several at once, and complete the step.
+// The step's batch. CANCELLED: the run ends and abandons the step; the ranks agree on that before
+// any of them computes. A pipeline has several micro-batches at once and completes its step.
 absl::StatusOr<MicroBatch> StepTrainer::GetBatch(uint64_t done, uint64_t micro_batch) {
-  if (micro_batch > 0 && options_.parallel.pipeline == 1) {
-    GEMINID_ASSIGN_OR_RETURN(const bool end, end_.Ask());
-    if (end) return absl::CancelledError("the step is given up");
-  }
   phases_.BeginMicroBatch(done == first_step_, done, micro_batch,
                           batches_.course().micro_batches());
   const absl::Time waits = base::MonotonicNow();
-  GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_.Get(micro_batch));
-  batch.keeps_activations = rank_.activations.keeps();
-  batch.stack = rank_.model->stack();
+  absl::StatusOr<MicroBatch> batch = batches_.Get(micro_batch);
   rank_.session->AddStall(StallCause::kData, base::MonotonicNow() - waits);
+  if (options_.parallel.pipeline == 1) {
+    if (!batch.ok()) end_.NoteNoData(batch.status());
+    GEMINID_ASSIGN_OR_RETURN(const bool end, end_.Ask());
+    if (end) return absl::CancelledError("the step is abandoned");
+  }
+  if (!batch.ok()) return batch.status();
+  batch->keeps_activations = rank_.activations.keeps();
+  batch->stack = rank_.model->stack();
   return batch;
 }
 

@@ -184,6 +184,36 @@ TEST_F(Ends, WithRestartsOnOtherData_SaveWhatTheRanksLeftAndSayBoth) {
   EXPECT_EQ(Report()["first_step"], done);
 }
 
+// The step whose data are missing is abandoned by all ranks before one of them computes.
+TEST_F(Ends, WhoseDataCannotBeReadAnyMore_SaveTheStepsSoFar) {
+  constexpr uint64_t kShardBytes = 20000;
+  const std::string shard = folder_.Write("data.bin", std::string(kShardBytes, '\1'));
+  const std::string run = folder_ / "run";
+  const auto words = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = Arguments({"--ranks", "2", "--save", run, "--resume"});
+    all[0] = "--shards";
+    all[1] = shard;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  TrainerProcess trainer(words({"--restarts", "1", "--vocabulary", "65536"}), kWide);
+  ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
+  std::filesystem::resize_file(shard, kShardBytes / 2);
+  EXPECT_EQ(trainer.Wait(), 2) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr("since the data of the next one cannot be read; saved"));
+  EXPECT_THAT(trainer.output(), HasSubstr("became shorter while it was in use"));
+  EXPECT_THAT(trainer.output(), testing::Not(HasSubstr("started again")));
+  const nlohmann::json report = Report();
+  EXPECT_EQ(report["ended_by"], "data");
+  const int done = report["steps_done"];
+  EXPECT_GE(done, 2);
+  folder_.Write("data.bin", std::string(kShardBytes, '\1'));
+  const CommandResult resumed =
+      RunTrainer(words({"--vocabulary", "65536", "--steps", std::to_string(done + 1)}));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(Report()["first_step"], done);
+}
+
 TEST_F(Ends, WhenTheLossIsNotFinite_WarnsOnceAndCounts) {
   const CommandResult result =
       RunTrainer(Arguments({"--steps", "12", "--lr", "1000", "--warmup-steps", "10"}));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <numeric>
 
 #include "tests/base/temporary_folder.h"
 
@@ -187,6 +188,23 @@ TEST_F(Shards, Checked_NameTheFirstTokenOutsideOfTheVocabulary) {
   EXPECT_TRUE((*shards)->Check({.part = 0, .parts = 4}).ok());
   EXPECT_THAT(std::string((*shards)->Check({.part = 3, .parts = 4}).message()),
               HasSubstr("has the token 250 at byte 16778248"));
+}
+
+TEST_F(Shards, OfWiderTokensThanTheVocabularyAsksFor_AreRefused) {
+  std::vector<uint32_t> narrow(40);
+  std::iota(narrow.begin(), narrow.end(), 1);
+  std::vector<uint64_t> wide(narrow.begin(), narrow.end());
+  const std::string of_32 = folder_.Write("of_32.bin", Bytes(narrow));
+  const std::string of_64 = folder_.Write("of_64.bin", Bytes(wide));
+  const auto words = [](const std::string& path, uint64_t vocabulary) {
+    return std::string(TokenShards::Open({path}, vocabulary).status().message());
+  };
+  EXPECT_THAT(words(of_32, 100), HasSubstr("of_32.bin' has tokens of more than 2 bytes"));
+  EXPECT_THAT(words(of_64, 100), HasSubstr("of_64.bin' has tokens of more than 2 bytes"));
+  EXPECT_THAT(words(of_64, 100000), HasSubstr("of_64.bin' has tokens of more than 4 bytes"));
+  EXPECT_EQ(words(of_32, 100000), "");
+  const std::string zeros = folder_.Write("zeros.bin", Bytes(std::vector<uint16_t>(100)));
+  EXPECT_EQ(words(zeros, 100), "");
 }
 
 TEST_F(Shards, ThatShrinkWhileInUse_AreAnError) {

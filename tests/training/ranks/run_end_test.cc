@@ -66,6 +66,16 @@ TEST_F(SignalledRun, WhoseLossIsNotFiniteThen_EndsByTheSignal) {
   EXPECT_FALSE(end.how().diverged);
 }
 
+TEST_F(SignalledRun, WhoseDataCannotBeRead_EndsWithTheNextSum) {
+  RunEnd end(ranks_.get(), session_.get(), nullptr, false);
+  const absl::Status why = absl::InvalidArgumentError("the token shard 'a' became shorter");
+  end.NoteNoData(why);
+  EXPECT_FALSE(end.has_come());
+  EXPECT_TRUE(*end.Ask());
+  EXPECT_TRUE(end.how().no_data);
+  EXPECT_EQ(end.NoData(), why);
+}
+
 TEST_F(SignalledRun, WhoseFirstRankIsAskedForOthers_HearsOfItWithTheNextSum) {
   RunEnd end(ranks_.get(), session_.get(), nullptr, false);
   end.AskForRanks(4);

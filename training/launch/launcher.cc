@@ -219,7 +219,10 @@ class Launcher {
 
   int Judge() {
     if (at_once_) return base::kExitSignalBase + policy_.first();
-    if (ended_badly_.empty() || IsAgreed()) return agreed_end_;
+    if (ended_badly_.empty() || IsAgreed()) {
+      if (agreed_end_ == base::kExitDiverged) SayWhyDiverged();
+      return agreed_end_;
+    }
     const RankState& culprit = Culprit();
     if (start_.restarts.comes_back() && IsDone()) {
       options_.write_stderr(
@@ -247,6 +250,17 @@ class Launcher {
   // Whether the failed ranks failed only because they missed ranks that had reached the run's end.
   bool IsAgreed() const {
     return agreed_end_ != base::kExitOk && Guilt(Culprit()) >= kMissingGuilt;
+  }
+
+  // Rank 0's words are passed on, but rank 0 may have ended since another rank diverged.
+  void SayWhyDiverged() const {
+    const auto diverged = std::ranges::find_if(ranks_, [](const RankState* rank) {
+      const std::optional<int> status = rank->wait_status();
+      return status && WIFEXITED(*status) && WEXITSTATUS(*status) == base::kExitDiverged;
+    });
+    if (diverged == ranks_.end() || (*diverged)->rank() == 0) return;
+    options_.write_stderr(absl::StrCat(kProgramName, ": ", (*diverged)->Describe(), ":\n",
+                                       Indented((*diverged)->last_words())));
   }
 
   std::string DescribeCulprit() const {

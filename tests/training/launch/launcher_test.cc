@@ -105,6 +105,20 @@ TEST(Launcher, OfARankThatFails_StopsTheOthersAndShowsItsLastWords) {
   EXPECT_TRUE(NoChildrenLeft());
 }
 
+TEST(Launcher, OfARankThatDiverges_ShowsItsWordsWhereRankZeroMissesIt) {
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  const Outcome outcome = LaunchScript(
+      2,
+      absl::StrCat("[ $RANK = 1 ] && { echo the gradient of w is not finite >&2; echo $$ > ", file,
+                   "; exit ", int{base::kExitDiverged}, "; }; ", AwaitEndOf(file), "exit ",
+                   int{base::kExitUnavailable}),
+      /*restarts=*/0, kAmple);
+  EXPECT_EQ(outcome.code, base::kExitDiverged);
+  EXPECT_THAT(outcome.text, HasSubstr("rank 1 (pid "));
+  EXPECT_THAT(outcome.text, HasSubstr(":\n  the gradient of w is not finite\n"));
+}
+
 TEST(Launcher, OfARankThatIsKilled_NamesTheSignal) {
   const base::TemporaryFolder folder;
   const std::string file = folder / "pid";

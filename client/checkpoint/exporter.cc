@@ -19,6 +19,19 @@ namespace {
 
 // Larger numbers would round to 65536, which fp16 does not have.
 constexpr float kFloat16Limit = 65520;
+// Larger numbers would round to infinity.
+constexpr float kBFloat16Limit = 0x1.ffp127F;
+
+absl::Status CheckBelow(std::span<const float> values, float limit, const std::string& tensor,
+                        const char* type, const char* larger_type) {
+  for (const float value : values) {
+    if (!std::isfinite(value) || std::abs(value) < limit) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor, "' has the value ", value,
+                                                   ", which ", type, " cannot hold; export it as ",
+                                                   larger_type));
+  }
+  return absl::OkStatus();
+}
 
 ElementType ElementTypeOf(ExportType type) {
   switch (type) {
@@ -85,18 +98,14 @@ class Files {
     const uint64_t offset = file.PlaceOf(file.header().tensors[place.entry], 0);
     switch (tensor.type) {
       case ElementType::kBFloat16: {
+        GEMINID_RETURN_IF_ERROR(CheckBelow(values, kBFloat16Limit, tensor.name, "bf16", "fp32"));
         std::vector<kernels::BFloat16> halves(values.size());
         (void)kernels::CastToBFloat16(values.data(), values.size(), halves.data());
         return file.Write(offset, std::as_bytes(std::span(halves)));
       }
       case ElementType::kFloat16: {
-        for (const float value : values) {
-          if (std::isfinite(value) && std::abs(value) >= kFloat16Limit) {
-            return absl::InvalidArgumentError(
-                absl::StrCat("tensor '", tensor.name, "' has the value ", value,
-                             ", which fp16 cannot hold; export it as bf16 or fp32"));
-          }
-        }
+        GEMINID_RETURN_IF_ERROR(
+            CheckBelow(values, kFloat16Limit, tensor.name, "fp16", "bf16 or fp32"));
         std::vector<kernels::Float16> halves(values.size());
         (void)kernels::CastToFloat16(values.data(), values.size(), halves.data());
         return file.Write(offset, std::as_bytes(std::span(halves)));

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -20,6 +21,17 @@ namespace geminid::trainer {
 namespace {
 
 constexpr mode_t kReadableByAll = 0644;
+
+// Whether a file ends within a line, as one does whose disk was full or whose machine lost power.
+absl::StatusOr<bool> EndsWithinALine(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return base::SystemError(errno, "open", path);
+  if (file.tellg() == 0) return false;
+  file.seekg(-1, std::ios::end);
+  char last = 0;
+  if (!file.get(last)) return base::SystemError(errno, "read", path);
+  return last != '\n';
+}
 
 // TensorBoard knows event files by this in their names, and reads them in their order.
 std::string EventFileName(absl::Time now) {
@@ -69,6 +81,10 @@ absl::StatusOr<RunLog> RunLog::Open(const RunLogOptions& options, absl::Time now
           "--log ", options.lines, ": the file has ", about.st_size,
           " bytes, and a run that begins anew overwrites nothing; remove it, give another name, or "
           "add --resume to go on in it"));
+    }
+    if (has_lines) {
+      GEMINID_ASSIGN_OR_RETURN(const bool is_partial, EndsWithinALine(options.lines));
+      if (is_partial) GEMINID_RETURN_IF_ERROR(log.lines_.Append("\n"));
     }
   }
   if (options.tensorboard.empty()) return log;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -181,6 +182,15 @@ TEST_F(Log, OfARunThatGoesOn_IsAppendedTo) {
     ASSERT_TRUE(log->Add(Step(2)).ok());
   }
   EXPECT_EQ(LinesOf(folder_ / "run.jsonl").size(), 6u);
+}
+
+TEST_F(Log, ThatEndsWithinALine_GoesOnInANewOne) {
+  folder_.Write("run.jsonl", "{}\n{\"step\":4,\"ti");
+  auto log = RunLog::Open({.lines = folder_ / "run.jsonl", .appends = true}, kStart);
+  ASSERT_TRUE(log->Add(Step(4)).ok());
+  const std::string text = TextOf(folder_ / "run.jsonl");
+  EXPECT_THAT(text, testing::StartsWith("{}\n{\"step\":4,\"ti\n{"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
 }
 
 TEST_F(Log, OfAnotherRun_IsNeitherEmptiedNorWrittenTo) {

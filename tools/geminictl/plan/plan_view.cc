@@ -87,7 +87,8 @@ std::string FitsOn(const PlanAnswer& answer) {
 std::string TrainersNumber(const PlanAnswer& answer) {
   if (!answer.trainer_device_bytes) return "";
   return absl::StrCat("geminid-train trains it with --device-memory ",
-                      base::ExactBytes(*answer.trainer_device_bytes), " on each rank, or more.\n");
+                      base::ExactBytes(*answer.trainer_device_bytes),
+                      " on each rank, or more, where it recomputes activations.\n");
 }
 
 std::string Verdict(const PlanAnswer& answer) {

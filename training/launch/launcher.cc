@@ -201,9 +201,8 @@ class Launcher {
       end.failed_at = failed_at_;
       end.why = DescribeCulprit();
     }
-    const bool on_request =
-        std::ranges::any_of(ended_badly_, [](const RankState* rank) { return IsOnRequest(*rank); });
     // A user who ends the run at once, or the job in the daemon, wants no further start.
+    const bool on_request = FindOnRequest() != nullptr;
     if (place_ != nullptr && !at_once_ && !on_request) end.handover = place_->host()->handover();
     return end;
   }
@@ -242,7 +241,17 @@ class Launcher {
   }
 
  private:
+  // A rank that says that a user ended the job; null: none does. It may end after others that only
+  // miss a rank, and after they all were told to stop.
+  const RankState* FindOnRequest() const {
+    const auto found = std::ranges::find_if(ranks_, [](const RankState* rank) {
+      return rank->wait_status().has_value() && IsOnRequest(*rank);
+    });
+    return found == ranks_.end() ? nullptr : *found;
+  }
+
   const RankState& Culprit() const {
+    if (const RankState* const asked = FindOnRequest()) return *asked;
     return **std::min_element(ended_badly_.begin(), ended_badly_.end(),
                               [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
   }

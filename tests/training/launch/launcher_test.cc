@@ -105,6 +105,21 @@ TEST(Launcher, OfARankThatFails_StopsTheOthersAndShowsItsLastWords) {
   EXPECT_TRUE(NoChildrenLeft());
 }
 
+// The rank that knows why may end after one that only misses another.
+TEST(Launcher, OfAJobThatAUserEnded_StartsNothingHoweverTheRanksEnd) {
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  const Outcome outcome = LaunchScript(
+      2,
+      absl::StrCat("[ $RANK = 1 ] && { echo $$ > ", file, "; exit ", int{base::kExitUnavailable},
+                   "; }; trap 'echo the job was ended on request >&2; exit ",
+                   int{base::kExitAborted}, "' TERM; ", AwaitEndOf(file),
+                   "while :; do sleep 0.01; done"),
+      /*restarts=*/2, /*settle_time=*/absl::Milliseconds(50), /*grace_time=*/kAmple);
+  EXPECT_EQ(outcome.code, base::kExitAborted) << outcome.text;
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+}
+
 TEST(Launcher, OfARankThatDiverges_ShowsItsWordsWhereRankZeroMissesIt) {
   const base::TemporaryFolder folder;
   const std::string file = folder / "pid";

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -183,20 +184,34 @@ class StateLoader {
     return StateLoader(folder, record, std::move(files), std::move(model));
   }
 
-  // When this has returned OK on all ranks, every byte matches its checksum.
-  absl::StatusOr<zero::Progress> Load(int rank, int ranks, zero::ModelState* state,
-                                      const std::vector<zero::Parameter>& parameters) {
-    if (!record_.optimizer.empty() && record_.optimizer != state->optimizer_name()) {
-      return OfAnotherOptimizer(record_.optimizer, state->optimizer_name());
+  // Checks that the checkpoint is of this model and optimizer. Changes nothing.
+  absl::Status Prepare(const zero::ModelState& state,
+                       const std::vector<zero::Parameter>& parameters) {
+    if (!record_.optimizer.empty() && record_.optimizer != state.optimizer_name()) {
+      return OfAnotherOptimizer(record_.optimizer, state.optimizer_name());
     }
-    GEMINID_RETURN_IF_ERROR(CheckArrays(*state, parameters));
+    GEMINID_RETURN_IF_ERROR(CheckArrays(state, parameters));
+    std::set<std::string> asked;
     for (uint32_t i = 0; i < parameters.size(); ++i) {
+      asked.insert(parameters[i].name);
       for (zero::StateKind kind : zero::kStateKinds) {
-        if (!state->HasState(zero::ParameterId{i}, kind)) continue;
+        if (!state.HasState(zero::ParameterId{i}, kind)) continue;
         GEMINID_RETURN_IF_ERROR(
-            Want(parameters[i].name, parameters[i], zero::ParameterId{i}, kind, *state));
+            Want(parameters[i].name, parameters[i], zero::ParameterId{i}, kind, state));
       }
     }
+    for (const auto& [name, file] : model_.file_of()) {
+      if (asked.contains(name)) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "'", folder_, "' has the parameter '", name,
+          "', which the model does not have; load it into the model that saved it, or begin "
+          "another run from the values alone"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Call it after Prepare. When it has returned OK on all ranks, every byte matches its checksum.
+  absl::StatusOr<zero::Progress> Load(int rank, int ranks, zero::ModelState* state) {
     GEMINID_RETURN_IF_ERROR(ReadInto(rank, ranks, state, /*checks_finite=*/false));
     GEMINID_ASSIGN_OR_RETURN(zero::Progress progress, state->GetProgress());
     progress.step = record_.step;
@@ -385,12 +400,15 @@ absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
   };
   absl::StatusOr<StateLoader> loader = open();
   const uint64_t step = loader.ok() ? loader->step() : kNoStep;
-  GEMINID_RETURN_IF_ERROR(Agree(communicator, Phase::kOpen, step, loader.status()));
+  // A load that is refused here has changed nothing, and the run can go on.
+  absl::Status prepared = loader.status();
+  if (prepared.ok()) prepared = state->GetProgress().status();  // only between steps
+  if (prepared.ok()) prepared = loader->Prepare(*state, parameters);
+  GEMINID_RETURN_IF_ERROR(Agree(communicator, Phase::kOpen, step, prepared));
 
   const auto load = [&]() -> absl::Status {
-    GEMINID_ASSIGN_OR_RETURN(
-        loaded.progress,
-        loader->Load(communicator->Rank(), communicator->WorldSize(), state, parameters));
+    GEMINID_ASSIGN_OR_RETURN(loaded.progress,
+                             loader->Load(communicator->Rank(), communicator->WorldSize(), state));
     loaded.run = loader->run();
     return absl::OkStatus();
   };

@@ -106,10 +106,11 @@ struct Loaded {
 // that the saved run would have made; with another number it begins from the same values. All
 // ranks agree on errors, as for Saver::Save, and on the step. NOT_FOUND if there is none.
 // DATA_LOSS names file, tensor and damage: truncated, altered, missing, or of another shape.
-// FAILED_PRECONDITION if it has state that this run's optimizer does not have. Bytes are compared
-// with their checksums while they go into the engine. After such an error the values are therefore
-// a mixture, and the engine is as after ModelState::Invalidate: load another checkpoint, call
-// Initialize, or end.
+// FAILED_PRECONDITION if it has state that this run's optimizer does not have, or parameters that
+// the model does not have. Such an error, NOT_FOUND, and one of a call at the wrong time change
+// nothing. Bytes are compared with their checksums while they go into the engine. After an error
+// that this finds, the values are a mixture, and the engine is as after ModelState::Invalidate:
+// load another checkpoint, call Initialize, or end.
 GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
                                            collectives::Communicator* communicator,
                                            const std::vector<zero::Parameter>& parameters);

@@ -45,6 +45,7 @@ struct alignas(64) CommitHeader {
   // 1: the record and the version words describe the session's chunks. 0: nothing was committed to
   // them, or something else has changed them since; the next client begins anew.
   std::atomic<uint32_t> resumable;
+  uint32_t optimizer;  // whose state it is, in the client's numbers; 0: not noted
 };
 static_assert(sizeof(CommitHeader) == 64);
 

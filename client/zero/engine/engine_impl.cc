@@ -9,6 +9,7 @@
 #include "client/src/session_internal.h"
 #include "client/zero/basics/farewell.h"
 #include "client/zero/core/extent.h"
+#include "client/zero/options/optimizer_options.h"
 #include "client/zero/state/disk_choice.h"
 #include "client/zero/state/state_placement.h"
 #include "client/zero/update/disk_updates.h"
@@ -194,6 +195,7 @@ StateStoreOptions EngineImpl::StoreOptions() const {
                             .state_arrays = optimizer_->state_arrays(),
                             .whole_state_arrays = optimizer_->matrix_state_arrays(),
                             .state_type = options.state_type,
+                            .optimizer = ToKernel(options.optimizer).kind,
                             .tensor_state_bytes = optimizer_->tensor_state_bytes(),
                             .device_scale_bytes = optimizer_->device_scale_bytes(),
                             .resume = options.resume,

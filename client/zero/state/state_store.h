@@ -235,6 +235,8 @@ class StateStore {
   absl::Status ClaimNoteOfDisk();
   absl::Status NoteDisk();
   // Claims a previous process's chunks, if they are wanted and there; else allocates new ones.
+  uint32_t OptimizerNumber() const;
+  absl::Status CheckOptimizer() const;
   absl::StatusOr<std::vector<ChunkId>> ObtainChunks(StateList* list);
   absl::Status NoteWhatIsLeft(absl::Status found);
   absl::Status ObtainNotes();

@@ -27,6 +27,7 @@ absl::Status StateStore::Allocate() {
   if (disk_.count == nullptr) {
     GEMINID_ASSIGN_OR_RETURN(disk_.count, DiskCount::Create(&chunks_.session(), options_.resume));
   }
+  if (options_.resume) GEMINID_RETURN_IF_ERROR(CheckOptimizer());
   if (options_.resume) GEMINID_RETURN_IF_ERROR(ClaimNoteOfDisk());
   StateList list = ListState(layout_, options_);
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids, ObtainChunks(&list));
@@ -75,6 +76,7 @@ void StateStore::TakeGranules(const StateList& list, const std::vector<ChunkId>&
   }
   const bool has_tensor_state = list.first_spare > list.first_tensor_state;
   commit_->header.groups = layout_.granules + (has_tensor_state ? 1 : 0);
+  commit_->header.optimizer = OptimizerNumber();
 }
 
 absl::Status StateStore::MakeDisk(const StateList& list, const std::vector<ChunkId>& ids) {

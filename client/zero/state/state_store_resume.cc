@@ -7,6 +7,7 @@
 // home can be repeated, and a granule's place changes by one store, after its bytes are there.
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +54,26 @@ absl::Status StateStore::NoteDisk() {
     note[c] = on_disk ? std::byte{1} : std::byte{0};
   }
   return absl::OkStatus();
+}
+
+uint32_t StateStore::OptimizerNumber() const {
+  return options_.optimizer ? static_cast<uint32_t>(*options_.optimizer) + 1 : 0;
+}
+
+// Optimizers have arrays of the same sizes for different things.
+absl::Status StateStore::CheckOptimizer() const {
+  const uint32_t before = commit_->header.optimizer;
+  const shm::CommitRecord* const last = shm::NewestRecord(*commit_);
+  const bool is_whole = last != nullptr && commit_->header.resumable.load() == 1;
+  if (!is_whole || before == 0 || OptimizerNumber() == 0 || before == OptimizerNumber()) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the process before this one left the state of ",
+      std::string(kernels::OptimizerName(static_cast<kernels::OptimizerKind>(before - 1))),
+      " after step ", last->step, ", and this engine's optimizer is ",
+      std::string(kernels::OptimizerName(*options_.optimizer)),
+      "; give the same one, or create the engine without resume, which frees that state"));
 }
 
 absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(StateList* list) {

@@ -15,7 +15,8 @@ inline constexpr char kSuccessorDisk[] = "GEMINID_SUCCESSOR_DISK";
 inline constexpr int kSuccessorSteps = 6;
 
 // The names and their runs:
-// "tight": the arena does not hold the model;
+// "tight": the arena does not hold the model; "tight adam": the same with an optimizer of the same
+// arrays;
 // "moved": some state moves to the device after the first step;
 // "device": all state lives there;
 // "streamed": the device updates state on the host, granule by granule;
@@ -44,7 +45,9 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   run.options.clip_norm = 0;
   run.options.state_placement = StatePlacement::kHost;
   run.options.timeout = absl::Seconds(60);
-  if (name == "tight" || name == "disk tight" || name == "hosts" || name == "one host")
+  if (name.ends_with("adam")) run.options.optimizer = AdamOptions{};
+  if (name == "tight" || name == "tight adam" || name == "disk tight" || name == "hosts" ||
+      name == "one host")
     run.arena_bytes = 320 << 10;
   if (name.starts_with("small")) run.options.state_type = DataType::kBFloat16;
   if (name.ends_with("moved")) {

@@ -477,7 +477,7 @@ TEST_F(SuccessorTest, SuccessorsThatAreRefused_LoseNothing) {
   const std::vector<int> ends =
       Start("tight", false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
   ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
-  for (const std::string refused : {"negative", "one host"}) {
+  for (const std::string refused : {"negative", "one host", "tight adam"}) {
     EXPECT_THAT(Start(refused, true, {{}, {}}), ::testing::Each(::testing::Ne(0)));
   }
   EXPECT_GE(MustFinish("tight"), 1);

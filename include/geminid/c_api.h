@@ -370,6 +370,7 @@ geminid_code geminid_engine_read_parameter(geminid_engine* engine, uint32_t para
                                            float* values, uint64_t count, geminid_error* error);
 
 // geminid::zero::Progress. `tensor_state` is the caller's memory of `tensor_state_capacity` bytes.
+// A progress whose tensor_state did not fit cannot be restored.
 typedef struct geminid_progress {
   size_t struct_size;
   uint64_t step, updates;

@@ -1,5 +1,9 @@
 #include "client/device/host/host_device.h"
 
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "client/device/host/host_arena.h"
@@ -63,8 +67,13 @@ class HostDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> MakeStreamOfCaller(const std::string&) override {
     return std::make_unique<InlineStream>();
   }
+  // CUDA's streams 1 and 2 are no addresses.
   absl::StatusOr<Stream*> StreamOf(StreamHandle handle) override {
-    return static_cast<Stream*>(handle.value);
+    const auto number = reinterpret_cast<uintptr_t>(handle.value);
+    if (number == 0 || number >= base::kPageBytes) return static_cast<Stream*>(handle.value);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "stream ", number, " is none of a host device; give 0, the calling thread, or a stream of ",
+        "Session::MakeStream"));
   }
   std::shared_ptr<Gate> MakeGate() override { return std::make_shared<HostGate>(); }
   DeviceOps& ops() override { return ops_; }

@@ -310,6 +310,48 @@ TEST_F(TrainingTest, CheckpointLoaded_GoesOnWhereItWasSaved) {
   EXPECT_THAT(Read(kA), Each(1 - 1.0f / 8));
 }
 
+// A mistyped folder costs nothing of what was trained.
+TEST_F(TrainingTest, CheckpointOfAnotherModel_IsRefusedAndChangesNothing) {
+  const std::string folder = ::testing::TempDir() + "geminid_c_api_" + std::to_string(getpid());
+  ASSERT_NO_FATAL_FAILURE(Descend());
+  ASSERT_EQ(geminid_engine_save(engine_, folder.c_str(), 1, 0, nullptr, error_), GEMINID_OK)
+      << Message();
+  geminid_engine_free(&engine_);
+  std::vector<geminid_parameter> fewer = Parameters();
+  fewer.pop_back();
+  geminid_optimizer sgd;
+  geminid_optimizer_init(&sgd, sizeof sgd, GEMINID_SGD);
+  ASSERT_EQ(Create(EngineOptions(&sgd), fewer), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(3));
+  uint64_t position = 0;
+  EXPECT_EQ(geminid_engine_load(engine_, folder.c_str(), &position, error_),
+            GEMINID_FAILED_PRECONDITION);
+  EXPECT_THAT(Message(), HasSubstr("has the parameter 'b', which the model does not have"));
+  std::filesystem::remove_all(folder);
+  EXPECT_THAT(Read(kA), Each(3));
+  EXPECT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK) << Message();
+}
+
+TEST_F(TrainingTest, ProgressWhoseTensorStateDidNotFit_IsNotRestored) {
+  geminid_progress progress;
+  geminid_progress_init(&progress, sizeof progress);
+  char state[8] = {};
+  progress.tensor_state = state;
+  progress.tensor_state_capacity = sizeof state;
+  progress.tensor_state_bytes = 100;
+  EXPECT_EQ(geminid_engine_restore(engine_, &progress, error_), GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("tensor_state has 8 of the 100 bytes"));
+}
+
+TEST_F(TrainingTest, StreamOfCuda_IsRefusedOnAHostDevice) {
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK) << Message();
+  constexpr uint64_t kLegacyStream = 1;
+  uint64_t operation = 0;
+  EXPECT_EQ(geminid_engine_use(engine_, GEMINID_FORWARD, &kA, 1, kLegacyStream, &operation, error_),
+            GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("stream 1 is none of a host device"));
+}
+
 TEST_F(TrainingTest, ProgressRestored_IsThatOfTheStep) {
   geminid_progress progress;
   geminid_progress_init(&progress, sizeof progress);

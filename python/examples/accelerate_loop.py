@@ -1,4 +1,4 @@
-"""A loop of Accelerate on one rank: prepare by Geminid first, by Accelerate then.
+"""An Accelerate loop on one rank: first Geminid's prepare, then Accelerate's.
 
     python accelerate_loop.py
 """

@@ -1,4 +1,4 @@
-"""PEFT's LoRA under Hugging Face's Trainer: the base model is placed by Geminid, the adapters are trained and saved.
+"""PEFT's LoRA under Hugging Face's Trainer: Geminid places the base model; the Trainer trains and saves the adapters.
 
     python adapters.py
 """
@@ -26,7 +26,7 @@ def main():
         trainer = geminid.transformers.Trainer(model, args, train_dataset=Sentences(), callbacks=[Print()],
                                                device_memory="1MiB")
         trainer.train()
-        trainer.save_model(folder)  # adapter_model.safetensors, and nothing of the base
+        trainer.save_model(folder)  # only adapter_model.safetensors, not the base model
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Reinforcement learning from feedback: four models in one memory. Policy and value train; reference and reward evaluate;
-the policy generates in between. One module has all four, so one engine places them.
+"""Reinforcement learning from feedback: four models in one memory. The policy and the value model train. The reference
+and the reward model evaluate. The policy generates between steps. One module contains all four, so one engine places them.
 
     python feedback.py
 """
@@ -14,7 +14,7 @@ import geminid.torch
 
 
 class Scorer(Model):
-    """One number for each token."""
+    """A model that returns one number for each token."""
 
     def __init__(self):
         super().__init__()

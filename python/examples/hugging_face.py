@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer with a device too small for its model. Model and data are made here; yours come from
+"""Hugging Face's Trainer with a device too small for its model. This example makes its model and data; yours come from
 from_pretrained and datasets.
 
     python hugging_face.py

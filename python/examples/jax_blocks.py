@@ -1,10 +1,10 @@
-"""JAX, one block at a time: a block's weights are in Geminid's memory on the device while the block computes.
+"""JAX, one block at a time: a block's weights are in Geminid's device memory while the block computes.
 
     python jax_blocks.py
 
-JAX's arrays do not change, and a weight leaves when its block is done. So each block is a jitted function of its own, called
-between `use` and `finish`, and nothing of it may be used after that: `Weights` hands out views of the memory, not copies, and
-gradients are copied into the engine. With GEMINID_DISABLE=1 the same steps run in JAX's own memory, and print the same losses.
+JAX's arrays cannot change, and a weight may be evicted when its block is done. So each block is a separate jitted function,
+called between `use` and `finish`. Its weights must not be used after `finish`: `Weights` returns views of the memory, not
+copies. Gradients are copied into the engine. With GEMINID_DISABLE=1 the same steps run in JAX's memory, with the same losses.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def forward(weights, x):
 
 @jax.jit
 def backward(weights, x, gradient):
-    """(gradients of the weights, gradient of x)."""
+    """Returns (gradients of the weights, gradient of x)."""
     return jax.vjp(forward, weights, x)[1](gradient)
 
 
@@ -47,7 +47,7 @@ def loss_of(x, target):
 
 
 class Placed:
-    """Weights and Adam in Geminid's memory, of which a fraction is on the device."""
+    """Weights and Adam's state in Geminid's memory. A fraction of them is on the device."""
 
     def __init__(self, device_memory):
         self.session, self.ranks = Session(device_memory), Ranks()
@@ -88,7 +88,7 @@ class Placed:
 
 
 class Plain:
-    """The same in JAX's memory."""
+    """The same training in JAX's memory."""
 
     def __init__(self):
         self.values = [{name: jnp.asarray(value) for name, value in initial(block).items()} for block in range(BLOCKS)]
@@ -124,7 +124,7 @@ def train_step(model, x, target):
     for block in range(BLOCKS):
         inputs.append(x)
         with model.weights(block) as weights:
-            x = forward(weights, x).block_until_ready()  # the weights may leave only when it is computed
+            x = forward(weights, x).block_until_ready()  # x must be computed before the weights may be evicted
     loss, gradient = jax.value_and_grad(loss_of)(x, target)
     for block in reversed(range(BLOCKS)):
         with model.weights(block) as weights:
@@ -135,7 +135,7 @@ def train_step(model, x, target):
 
 
 def main():
-    # A fifth of weights, gradients and Adam's moments.
+    # The limit is a fifth of weights, gradients and Adam's moments.
     model = Plain() if os.environ.get("GEMINID_DISABLE") == "1" else Placed(device_memory=2 << 20)
     for step in range(STEPS):
         generator = np.random.default_rng(1000 + step)

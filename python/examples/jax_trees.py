@@ -1,11 +1,11 @@
-"""JAX with one jitted function for the whole model: its parameters are a tree in pinned host memory, and each step is committed.
+"""JAX with one jitted function for the whole model. The parameters are a tree in pinned host memory. Each step is committed.
 
     python jax_trees.py [--die-at STEP]
 
-The tree is JAX's: the jitted function brings each layer to the device when it computes it. Geminid has the same values with
-AdamW's moments, updates them with the gradients, and keeps them when the process dies. So the next process restores the tree
-of the last committed step. For that start a daemon first, set GEMINID_SOCKET, and GEMINID_JOB_ID to a name of the run. With
-GEMINID_DISABLE=1 the same steps run in JAX's own memory, and print the same losses.
+The tree is JAX's: the jitted function copies each layer to the device when it computes that layer. Geminid has the same
+values with AdamW's moments, updates them with the gradients, and retains them when the process dies. So the next process
+restores the tree of the last committed step. For that start a daemon first, and set GEMINID_SOCKET and, to a name of the
+run, GEMINID_JOB_ID. With GEMINID_DISABLE=1 the same steps run in JAX's own memory and print the same losses.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def loss_and_gradients(tree, x, target):
 
 
 class Kept:
-    """A tree's values and their AdamW in Geminid's memory, which outlives this process where a daemon of its own has it."""
+    """A tree's values and AdamW's state in Geminid's memory. With a separate daemon this memory outlives the process."""
 
     def __init__(self, tree, device_memory, run):
         leaves, self.structure = jax.tree_util.tree_flatten_with_path(tree)
@@ -66,21 +66,21 @@ class Kept:
                 address, values[number].reshape(-1)[first:].ctypes.data, 4 * count))
 
     def steps(self):
-        """That are committed."""
+        """Returns the number of committed steps."""
         return self.engine.committed
 
     def restore(self):
-        """The tree of the last committed step, in pinned host memory."""
+        """Returns the tree of the last committed step, in pinned host memory."""
         leaves = []
         for number in range(self.count):
             operation = self.engine.use(zero.EVALUATE, (ctypes.c_uint32 * 1)(number), 1)
-            value = np.array(np.from_dlpack(self.engine.weight(operation, number)))  # a copy: the weight leaves again
+            value = np.array(np.from_dlpack(self.engine.weight(operation, number)))  # a copy, because the weight may be evicted
             self.engine.finish(operation)
             leaves.append(jax.device_put(value, ON_HOST))
         return jax.tree_util.tree_unflatten(self.structure, leaves)
 
     def commit(self, gradients):
-        """One step with a tree of gradients. When it returns, the next process would go on after it."""
+        """Commits one step with a tree of gradients. After it returns, a next process would continue after this step."""
         self.engine.begin_micro_batch()
         for number, gradient in enumerate(jax.tree_util.tree_leaves(gradients)):
             values = np.ascontiguousarray(gradient)
@@ -89,7 +89,7 @@ class Kept:
 
 
 class Plain:
-    """The same in JAX's memory."""
+    """The same training in JAX's memory."""
 
     def __init__(self, tree):
         self.tree = jax.device_put(tree, ON_HOST)

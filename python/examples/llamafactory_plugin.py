@@ -1,16 +1,16 @@
-"""LLaMA-Factory v1 with Geminid: its plugins of distribution and optimizers, which a job's file names.
+"""LLaMA-Factory v1 with Geminid: plugins for distribution and optimizers, which a job's file names.
 
     dist_config: {name: geminid, device_memory: 20GiB}
     optim_config: {name: geminid_adamw, lr: 2e-5}
 
-Import this module before the trainer starts. Run as a program it does what the trainer does with the plugins, with a model
-that is made here: steps, a checkpoint, and the steps after it again from the checkpoint.
+Import this module before the trainer starts. Run as a program, this module calls the plugins as the trainer does, with a
+model that it makes: steps, a checkpoint, and the later steps once more from the checkpoint.
 
     pip install --no-deps llamafactory omegaconf torchdata
     python llamafactory_plugin.py
 
-Release 0.9.5 asks plugins for checkpoints by name ("fsdp2", "deepspeed") and saves other models itself, on the first rank
-alone. So with that release train on one rank, or call the plugin's methods.
+Release 0.9.5 asks only the plugins "fsdp2" and "deepspeed" for checkpoints. It saves other models itself, on the first
+rank only. So with that release train on one rank, or call the plugin's methods.
 """
 
 import os
@@ -29,7 +29,7 @@ _RANK = int(os.environ.get("RANK", 0))
 
 @DistributedPlugin("geminid").register()
 def shard_model(model, dist_config, **_):
-    """The trainer makes the optimizer later, and prepare needs both."""
+    """Returns the model unchanged: the trainer makes the optimizer later, and prepare needs both."""
     model.geminid_memory = dist_config["device_memory"]
     return model
 
@@ -43,7 +43,7 @@ def prepare_with_adamw(model, optim_config):
 
 @DistributedPlugin("geminid").register("save_model")
 def save_model(model, output_dir, processor):
-    values = model.state_dict()  # by all ranks
+    values = model.state_dict()  # on all ranks
     if _RANK == 0:
         model.save_pretrained(output_dir, state_dict=values)
         if processor is not None:
@@ -52,9 +52,9 @@ def save_model(model, output_dir, processor):
 
 @DistributedPlugin("geminid").register("save_checkpoint")
 def save_checkpoint(model, optimizer, ckpt_dir, **options):
-    """As the trainer lays checkpoints out, so that runs without Geminid go on from them too."""
+    """Saves a checkpoint in the trainer's layout, so that runs without Geminid can load it, too."""
     save_model(model, os.path.join(ckpt_dir, "model"), options.get("processor"))
-    state = optimizer.state_dict()  # by all ranks
+    state = optimizer.state_dict()  # on all ranks
     if _RANK == 0:
         os.makedirs(os.path.join(ckpt_dir, "optimizer"), exist_ok=True)
         torch.save(state, os.path.join(ckpt_dir, "optimizer", "state_dict.pt"))
@@ -69,7 +69,7 @@ def load_checkpoint(model, optimizer, ckpt_dir, **_):
 
 
 def make():
-    """(model, optimizer), as the trainer makes them."""
+    """Returns (model, optimizer), as the trainer makes them."""
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
         hidden_size=64, intermediate_size=128, num_hidden_layers=4, num_attention_heads=4, vocab_size=96,

@@ -1,9 +1,9 @@
-"""A loop of PyTorch with two lines of Geminid.
+"""A PyTorch loop with two lines of Geminid.
 
     python loop.py
     torchrun --nproc-per-node 2 loop.py
 
-With GEMINID_DISABLE=1 it is the loop without them, and prints the same losses.
+With GEMINID_DISABLE=1 these lines have no effect, and the loop prints the same losses.
 """
 
 import os
@@ -36,7 +36,7 @@ def main():
     torch.manual_seed(0)  # the same model on all ranks
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    # A third of what weights, gradients and optimizer take.
+    # The limit is a third of the bytes of weights, gradients and optimizer state.
     model, optimizer = geminid.torch.prepare(model, optimizer, device_memory="1MiB")
 
     for step in range(6):

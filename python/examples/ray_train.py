@@ -3,8 +3,8 @@
     pip install "ray[train]"
     python ray_train.py [--die-at STEP]
 
-Ray starts the workers again when one has died, and each goes on with the weights that the daemon keeps for it: start a
-daemon first, and set GEMINID_SOCKET, and GEMINID_JOB_ID to a name of the run. Without a daemon the weights die with the
+Ray restarts the workers when one has died, and each continues with the weights that the daemon retained for it. Start a
+daemon first, and set GEMINID_SOCKET and, to a name of the run, GEMINID_JOB_ID. Without a daemon the weights die with the
 worker, and the run begins anew.
 """
 
@@ -27,7 +27,7 @@ from geminid.session import Ranks
 def train(config):
     from loop import LENGTH, VOCABULARY, Model
     place = ray.train.get_context()
-    # Ray sets the environment that torchrun would set.
+    # Ray sets the same environment variables as torchrun.
     ranks = Ranks()
     torch.manual_seed(0)
     model = Model()
@@ -52,7 +52,7 @@ def train(config):
 
 
 def losses_of(log):
-    """The mean over the ranks, by step."""
+    """Returns the mean over the ranks, by step."""
     seen = {}
     for line in pathlib.Path(log).read_text(encoding="utf-8").splitlines():
         rank, step, loss = line.split()

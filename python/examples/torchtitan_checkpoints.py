@@ -1,11 +1,11 @@
-"""torchtitan's seam for checkpoint managers: checkpoints of a prepared model and its optimizer, for any number of ranks.
+"""A checkpoint manager for torchtitan: checkpoints of a prepared model and its optimizer, for any number of ranks.
 
     from torchtitan_checkpoints import GeminidCheckpointManager
     config.checkpoint = GeminidCheckpointManager.Config(enable=True, folder="checkpoint", interval=500)
 
-torchtitan's trainer shards models by FSDP, which the engine does in place of it: its `parallelize_fn` must leave the model as
-it is, and `geminid.torch.prepare` comes after the optimizers. Run as a program it does what the trainer does with a manager,
-with a model that is made here: steps, a save, and the steps after it again from the checkpoint.
+torchtitan's trainer shards models by FSDP. With Geminid the engine does so: `parallelize_fn` must return the model unchanged,
+and `geminid.torch.prepare` comes after the optimizers. Run as a program, this module calls the manager as the trainer does,
+with a model that it makes: steps, a save, and the later steps once more from the checkpoint.
 
     pip install --no-deps torchtitan torch_checkpointing tyro docstring_parser
     python torchtitan_checkpoints.py
@@ -27,10 +27,10 @@ _RANK = int(os.environ.get("RANK", 0))
 
 
 class GeminidCheckpointManager(BaseCheckpointManager):
-    """The model and its optimizer as checkpoints of Geminid, and what else the trainer has beside them, by rank.
+    """Saves the model and its optimizer as checkpoints of Geminid, and the trainer's other state beside them, by rank.
 
-    Geminid keeps the newest keep_latest_k itself. Policies of other formats (initial_load_in_hf, last_save_in_hf) are not
-    here: geminid.torch.prepare(weights=FOLDER) reads files of Hugging Face.
+    Geminid itself deletes all but the newest keep_latest_k. Options for other formats (initial_load_in_hf, last_save_in_hf)
+    are unsupported: geminid.torch.prepare(weights=FOLDER) reads files of Hugging Face.
     """
 
     @dataclass(kw_only=True, slots=True)
@@ -57,14 +57,14 @@ class GeminidCheckpointManager(BaseCheckpointManager):
         self._folder.mkdir(parents=True, exist_ok=True)
         torch.save({"learning_rates": [group["lr"] for group in self._groups],
                     **{name: state.state_dict() for name, state in self._rest.items()}}, self._beside(curr_step))
-        # Last: what is beside it is there then.
+        # The model is saved last, when the files beside it are complete.
         geminid.torch.save(self._model, self._folder, keep=self._config.keep_latest_k, data_position=curr_step)
         return True
 
     def _load(self, step=-1):
         if not list(self._folder.glob("beside-*")):
             return False
-        saved = geminid.torch.load(self._model, self._folder)  # the newest that is whole
+        saved = geminid.torch.load(self._model, self._folder)  # the newest complete checkpoint
         beside = torch.load(self._beside(saved), weights_only=False)
         for group, rate in zip(self._groups, beside["learning_rates"]):
             group["lr"] = rate
@@ -74,17 +74,17 @@ class GeminidCheckpointManager(BaseCheckpointManager):
         return True
 
     def _maybe_wait_for_staging(self):
-        """Geminid has written when save returns."""
+        """Does nothing: Geminid has written the checkpoint when save returns."""
 
     def _wait_for_saving(self):
-        """The same."""
+        """Does nothing, like _maybe_wait_for_staging."""
 
     def _close(self):
-        """Nothing is open."""
+        """Does nothing: no file is open."""
 
 
 class Trainer:
-    """What torchtitan's has that a manager sees."""
+    """The part of torchtitan's trainer that a manager uses."""
 
     def __init__(self, folder):
         torch.manual_seed(0)
@@ -123,7 +123,7 @@ class Trainer:
 def main():
     with tempfile.TemporaryDirectory() as folder:
         whole = Trainer(folder).train(5)
-        assert Trainer(folder).train(5) == whole[3:]  # goes on after the save of step 3
+        assert Trainer(folder).train(5) == whole[3:]  # continues after the save of step 3
 
 
 if __name__ == "__main__":

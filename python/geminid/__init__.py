@@ -1,7 +1,7 @@
 """Geminid: one memory for GPU, host and disk.
 
-``geminid.torch.prepare`` trains a model of PyTorch whose state does not fit the device;
-``geminid.session`` and ``geminid.engine`` are what it stands on.
+``geminid.torch.prepare`` trains a PyTorch model whose state does not fit the device.
+``geminid.session`` and ``geminid.engine`` are the layers below ``geminid.torch``.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ __all__ = ["errors", "version"]
 
 
 def version() -> str:
-    """Of the library: "0.1.0". Raises errors.LibraryNotFound where there is none."""
+    """Returns the library's version, such as "0.1.0". Raises errors.LibraryNotFound if the library is missing."""
     return str(_LIB.dll.geminid_version().decode())

@@ -1,4 +1,4 @@
-"""Tensors of open operations for numpy.from_dlpack, torch.from_dlpack and others of that name."""
+"""Exports tensors of open operations through DLPack: numpy.from_dlpack, torch.from_dlpack and similar functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _P = ctypes.c_void_p
 
 
 class _Managed(ctypes.Structure):
-    """The beginning of DLManagedTensorVersioned."""
+    """The first fields of DLManagedTensorVersioned."""
     _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("manager_ctx", _P),
                 ("deleter", ctypes.CFUNCTYPE(None, _P))]
 
@@ -23,13 +23,13 @@ def _function(name: str, result: Any, *arguments: Any) -> Any:
 
 
 _new = _function("PyCapsule_New", ctypes.py_object, _P, ctypes.c_char_p, _P)
-# Of a capsule that is being freed: its address, so that nobody counts references to it.
+# These two take the capsule by its address: Python is freeing it, so no reference may be taken.
 _is_valid = _function("PyCapsule_IsValid", ctypes.c_int, _P, ctypes.c_char_p)
 _pointer = _function("PyCapsule_GetPointer", _P, _P, ctypes.c_char_p)
 
 
 def _free(capsule: int) -> None:
-    """A reader that has taken the tensor out has renamed the capsule."""
+    """Frees a tensor that no reader took: a reader that takes the tensor renames the capsule."""
     if _is_valid(capsule, _NAME):
         address = _pointer(capsule, _NAME)
         _Managed.from_address(address).deleter(address)
@@ -39,8 +39,8 @@ _AT_END = ctypes.PYFUNCTYPE(None, _P)(_free)
 
 
 class Exported:
-    """A weight of an open operation. Whatever reads it has its memory, without a copy and read-only, and keeps the
-    operation open."""
+    """A weight of an open operation. A reader shares the weight's memory without a copy, read-only, and the
+    operation cannot finish while the reader exists."""
 
     def __init__(self, engine: ctypes.c_void_p, operation: int, parameter: int) -> None:
         self._of = engine, operation, parameter

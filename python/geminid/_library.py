@@ -1,4 +1,4 @@
-"""libgeminid_c: where it is found, and how its functions are called."""
+"""Finds libgeminid_c and calls its functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARY = "libgeminid_c.so.1"
 _PACKAGE = pathlib.Path(__file__).parent
 _P, _U32, _U64, _INT = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 
-# What each function that is called from here takes before its last argument, which is the geminid_error.
+# The argument types of each function, without the last argument, which is the geminid_error.
 _ARGUMENTS = {
     "session_connect": (_P, _P), "session_describe": (_P, _P), "session_leave": (_P,),
     "session_hold": (_P, ctypes.c_char_p, _U64, _P, _P),
@@ -48,19 +48,19 @@ def _candidates() -> list[str]:
 
 
 def daemon_program() -> str | None:
-    """The daemon in the package, unless $GEMINID_DAEMON names another; None: where the library looks."""
+    """Returns the daemon in the package. None if there is none or $GEMINID_DAEMON is set: then the library looks for it."""
     beside = _PACKAGE / "bin" / "geminid"
     return str(beside) if beside.exists() and not os.environ.get("GEMINID_DAEMON") else None
 
 
 class _Library:
-    """The functions, loaded with the first that is asked for."""
+    """The library's functions. The first call loads the library."""
 
     def __init__(self) -> None:
         self._errors = threading.local()
         self._lock = threading.Lock()
         self._dll: ctypes.CDLL | None = None
-        self.failed = False  # an engine has, or the program: kept sessions are left to the next process
+        self.failed = False  # an engine or the program failed: the daemon retains its keep_on_death memory
 
     @property
     def dll(self) -> ctypes.CDLL:
@@ -95,7 +95,7 @@ class _Library:
         return getattr(self.dll, "geminid_" + name)
 
     def error(self) -> int:
-        """This thread's geminid_error."""
+        """Returns this thread's geminid_error."""
         try:
             address: int = self._errors.address
         except AttributeError:
@@ -116,7 +116,7 @@ class _Library:
             self.raise_error(code)
 
     def filled(self, struct: Any, *more: int) -> Any:
-        """A struct with the library's defaults."""
+        """Returns a struct that the library has filled with its defaults."""
         value = struct()
         init = getattr(self.dll, f"geminid_{_structs.INIT[struct]}_init")
         init.restype = None
@@ -124,7 +124,7 @@ class _Library:
         return value
 
     def text(self, name: str, handle: ctypes.c_void_p) -> str:
-        """What a function returns through a char**."""
+        """Returns the text that a function writes to a char**."""
         found = ctypes.c_void_p()
         self.call(name, handle, ctypes.byref(found))
         try:

@@ -1,4 +1,4 @@
-"""The programs in the wheel, as commands: each becomes the program, with the same process number."""
+"""Runs the programs of the wheel as commands. Each replaces this process and has its process number."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import NoReturn
 
 from geminid.errors import NotFound
 
-#: Beside the daemon, which is "geminid".
+#: The programs of the wheel. "geminid" is the daemon.
 NAMES = ("geminid", "geminid-holder", "geminid-agent", "geminictl", "geminid-train")
 
 
 def find(name: str) -> str | None:
-    """Where a program is: in the package, beside $GEMINID_DAEMON, or on PATH."""
+    """Returns a program's path: in the package, else beside $GEMINID_DAEMON, else on PATH."""
     daemon = os.environ.get("GEMINID_DAEMON")
     for folder in (pathlib.Path(__file__).parent / "bin", pathlib.Path(daemon).parent if daemon else None):
         if folder is not None and (folder / name).is_file():
             return str(folder / name)
-    # The package's own console script of this name would only come back here.
+    # Skip the package's own console script of this name: it would call this function again.
     beside = pathlib.Path(sys.executable).parent
     found = shutil.which(name)
     return found if found and pathlib.Path(found).parent != beside else None
 
 
 def become(name: str, arguments: list[str]) -> NoReturn:
-    """Raises NotFound where there is no such program."""
+    """Replaces this process by the program. Raises NotFound if there is no such program."""
     program = find(name)
     if program is None:
         raise NotFound(f"{name} is not in this installation of the package, beside $GEMINID_DAEMON or on PATH; install the "

@@ -1,4 +1,4 @@
-"""Releases of another package that an integration was tried with."""
+"""Checks that the installed release of another package is one that an integration was tested with."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from geminid.errors import Refused
 
 
 def _minor(release: str) -> tuple[int, int]:
-    """(4, 57) of "4.57.6"."""
+    """Returns (4, 57) for "4.57.6"."""
     numbers = [int(number) for number in re.findall(r"\d+", release)[:2]]
     return numbers[0], numbers[1] if len(numbers) > 1 else 0
 
 
 def check(package: str, oldest: str, newest: str) -> None:
-    """Refuses a release that is older than the oldest that was tried; warns of one that is newer than the newest.
+    """Refuses a release older than the oldest tested one. Warns of a release newer than the newest tested one.
 
-    oldest, newest: as "4.57"; all releases that begin so are in the range.
+    oldest, newest: the first two numbers, such as "4.57". All releases that begin with them are in the range.
     """
     release = importlib.metadata.version(package)
     tried = f"{oldest} to {newest} were tried with this release of Geminid"

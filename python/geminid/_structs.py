@@ -1,4 +1,4 @@
-"""The structs of geminid/c_api.h. Each is made by ``filled``, with the library's defaults."""
+"""The structs of geminid/c_api.h. ``filled`` makes each of them, with the library's defaults."""
 
 import ctypes
 
@@ -98,7 +98,7 @@ class ActivationStoreOptions(ctypes.Structure):
     _fields_ = [("struct_size", _SIZE), ("place_bytes", _U64), ("places", _U32)]
 
 
-#: The function that fills each.
+#: The C function that fills each struct.
 INIT = {SessionOptions: "session_options", RanksOptions: "ranks_options", Place: "place",
         Parameter: "parameter", Optimizer: "optimizer", EngineOptions: "engine_options",
         Progress: "progress", Resumed: "resumed", Group: "group", StepInput: "step_input",

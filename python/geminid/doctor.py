@@ -25,7 +25,7 @@ OLDEST_TORCH = (2, 4)
 OK, UNHEALTHY = 0, 8  # docs/exit_codes.md
 _SESSION_SECONDS, _TORCH_SECONDS, _PROGRAM_SECONDS = 60, 300, 30
 _INSTALL = "pip install --force-reinstall geminid"
-# geminictl's checks of a daemon that must run already; here one may be started.
+# geminictl's checks of a daemon that must run already. They are left out: this doctor may start a daemon.
 _OF_A_DAEMON = ("socket", "attach_socket", "daemon_version", "daemon_ledger", "daemon_devices", "daemon_capacity",
                  "daemon_survival")
 _IDS_OF_TORCH = ("torch", "gpu", "training")
@@ -39,7 +39,7 @@ _ASK_SESSION = """
 import json, geminid.session
 print(json.dumps(geminid.session.Session(1 << 20, timeout_seconds=30.0).describe()))
 """
-# The second line comes only where the first import went well.
+# The second line is printed only if the import succeeded.
 _ASK_TORCH = """
 import json, os, torch
 os.environ.pop("GEMINID_DISABLE", None)  # or there were nothing to compare
@@ -66,7 +66,7 @@ print(json.dumps({"plain": train(False), "prepared": train(True)}))
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, the verdict, what was found, and what to do where that is not well."""
+    """The name of a check, its verdict, a detail, and the fix if the check did not pass."""
     id: str
     verdict: str
     found: str
@@ -75,7 +75,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a process of its own said: its lines of JSON, and how it ended where that was not well."""
+    """The result of a separate process: its lines of JSON, and its ending if it failed."""
     said: list[dict[str, Any]]
     problem: str = ""
 
@@ -94,7 +94,7 @@ def _ask(program: str, seconds: float) -> Answer:
 
 
 def _exception_in(text: str) -> str:
-    """The message at the end of a traceback, in one line."""
+    """Returns the message at the end of a traceback, in one line."""
     lines: list[str] = []
     for line in reversed([line for line in text.splitlines() if line.strip()]):
         if line.startswith(" ") or line.startswith("Traceback"):
@@ -104,7 +104,7 @@ def _exception_in(text: str) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """(2, 4) of "2.4.1+cpu"."""
+    """Returns (2, 4) for "2.4.1+cpu"."""
     return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in version.split(".")[:2])
 
 
@@ -155,7 +155,7 @@ def check_programs() -> list[Check]:
 
 
 def check_session() -> list[Check]:
-    """Connects to the daemon, or starts one as training would, and is given 1 MiB of a device."""
+    """Connects to the daemon, or starts a daemon as training does, and allocates 1 MiB of a device."""
     answer = _ask(_ASK_SESSION, _SESSION_SECONDS)
     socket = os.environ.get("GEMINID_SOCKET")
     if answer.problem:
@@ -169,7 +169,7 @@ def check_session() -> list[Check]:
 
 
 def check_torch() -> list[Check]:
-    """Imports torch, and trains a small model with and without Geminid."""
+    """Imports torch, and trains a small model with Geminid and without."""
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
@@ -194,7 +194,7 @@ def _gpu(count: int) -> Check:
 
 
 def judge_training(answer: Answer) -> Check:
-    """Of losses with and without Geminid."""
+    """Compares the losses with Geminid and without."""
     if answer.problem:
         return Check("training", "fail", answer.problem, "mend what failed above; else report this line")
     losses = answer.said[-1]
@@ -213,7 +213,7 @@ def check_environment() -> list[Check]:
 
 
 def check_machine() -> list[Check]:
-    """Kernel, limits and free memory, as `geminictl doctor` judges them."""
+    """Checks kernel, limits and free memory with `geminictl doctor`."""
     program = _programs.find("geminictl")
     if program is None:
         return [Check("machine", "skip", "there is no geminictl to look at kernel, limits and memory", _INSTALL)]
@@ -231,18 +231,18 @@ CHECKS: tuple[Callable[[], list[Check]], ...] = (check_python, check_library, ch
 def _made(check: Callable[[], list[Check]]) -> list[Check]:
     try:
         return check()
-    except Exception as problem:  # a newcomer is told, and the other checks are made
+    except Exception as problem:  # reported as a failed check, and the other checks still run
         return [Check(check.__name__.removeprefix("check_"), "fail", f"{type(problem).__name__}: {problem}",
                       "report this line")]
 
 
 def run() -> list[Check]:
-    """All checks, in order. Takes some seconds: torch is imported, and a daemon may be started."""
+    """Runs all checks in order. Takes some seconds: the checks import torch and may start a daemon."""
     return [made for check in CHECKS for made in _made(check)]
 
 
 def exit_code(checks: list[Check]) -> int:
-    """0, or 8 where a check failed."""
+    """Returns 0, or 8 if a check failed."""
     return UNHEALTHY if any(check.verdict == "fail" for check in checks) else OK
 
 
@@ -251,12 +251,12 @@ def _counts(checks: list[Check]) -> dict[str, int]:
 
 
 def as_json(checks: list[Check]) -> str:
-    """The document of `geminictl doctor --json`, less what is of one daemon."""
+    """Returns the document of `geminictl doctor --json` without the fields about one daemon."""
     return json.dumps({"schema_version": 1, "checks": [asdict(check) for check in checks], **_counts(checks)}, indent=2)
 
 
 def as_text(checks: list[Check]) -> str:
-    """A line for each check, its fix below it, and the counts."""
+    """Returns a line for each check with its fix below, and the counts at the end."""
     width = max(len(check.id) for check in checks)
     lines = []
     for check in checks:
@@ -267,7 +267,7 @@ def as_text(checks: list[Check]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code: 0, or 8 where a check failed."""
+    """Returns the exit code: 0, or 8 if a check failed."""
     parser = argparse.ArgumentParser(prog="python -m geminid doctor", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="the checks as JSON")

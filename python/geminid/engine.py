@@ -1,4 +1,4 @@
-"""The engine: a thin object over the functions of geminid/c_api.h, which say what each call does."""
+"""The engine: a thin object over the functions of geminid/c_api.h. That header describes each call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from geminid.errors import FailedPrecondition, InvalidArgument
 from geminid.session import Ranks, Session
 
 FORWARD, BACKWARD, EVALUATE = 0, 1, 2
-BFLOAT16, FLOAT32, FLOAT16, INT8, UINT8 = 1, 2, 3, 4, 5  # the last three: frozen
+BFLOAT16, FLOAT32, FLOAT16, INT8, UINT8 = 1, 2, 3, 4, 5  # the last three are for frozen parameters
 _STATE_TYPES = {"fp32": FLOAT32, "bf16": BFLOAT16}
 _STATE_PLACES = {"auto": 0, "host": 1, "device": 2, "streamed": 4, "disk": 5}
 VALUE, EXP_AVG, EXP_AVG_SQ = 0, 1, 2
@@ -27,15 +27,15 @@ NOT_FINITE_SKIP, NOT_FINITE_WRITE, NOT_FINITE_FAIL = 0, 1, 2
 OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon")
 
 
-# Whose tensor_state is the number of updates of each parameter, and nothing else.
+# Optimizers whose tensor_state holds only the number of updates of each parameter.
 _COUNTING = ("adamw", "adam", "sgd", "adagrad", "lion", "muon")
-# Who needs sums over whole tensors, which must be finite.
+# Optimizers that need sums over whole tensors. These sums must be finite.
 _SUMMING = ("lamb", "lars", "adafactor", "came")
 
 
 @dataclass
 class Parameter:
-    """A tensor that the engine keeps: the fields of geminid_parameter."""
+    """A tensor that the engine stores: the fields of geminid_parameter."""
     name: str
     shape: tuple[int, ...]
     data_type: int = FLOAT32
@@ -47,7 +47,7 @@ class Parameter:
 
 @dataclass
 class Optimizer:
-    """One of OPTIMIZERS, and those of its options that are not the defaults."""
+    """An optimizer of OPTIMIZERS, with the options that differ from the defaults."""
     kind: str
     options: dict[str, float] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ def _each(folders: Folders) -> Sequence[str | os.PathLike[str]]:
 
 
 class Options(TypedDict, total=False):
-    """What an engine may be told beside its parameters and its optimizer; ``Engine`` says what each does."""
+    """Options of an engine beside its parameters and its optimizer. ``Engine`` describes each."""
     chunk_elements: int
     accumulate: int
     update_threads: int
@@ -74,7 +74,7 @@ class Options(TypedDict, total=False):
 
 
 class _Here(threading.local):
-    """Where the calls of one thread have their results."""
+    """Memory for the results of one thread's calls."""
 
     def __init__(self) -> None:
         self.error = LIB.error()
@@ -106,7 +106,7 @@ def _parameters(parameters: Sequence[Parameter]) -> tuple[Any, list[Any]]:
     return array, shapes
 
 
-# Every engine of this process.
+# All engines of this process.
 _LIVE: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -116,7 +116,7 @@ def _in_child(*_: Any, **__: Any) -> NoReturn:
 
 
 def _after_fork() -> None:
-    """What waits for a thread of the parent's would wait for ever."""
+    """Disables all engines in a forked child. The parent's threads do not exist there, so a wait for one never ends."""
     for engine in _LIVE:
         for name in vars(Engine):
             if not name.startswith("_") and callable(getattr(Engine, name)):
@@ -127,27 +127,27 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Engine:
-    """State of parameters over the ranks. Keeps what it was made with alive; ``close`` ends it.
+    """The state of parameters, sharded over the ranks. The engine keeps its session and ranks alive. ``close`` ends it.
 
-    chunk_elements: of what is moved together; 0: chosen for the least padding.
-    accumulate: most micro-batches of a step; 2 stands for any number.
-    update_threads: of the optimizer.
-    timeout_seconds: after which a wait for another rank or the daemon fails.
-    resume: goes on with the memory that a rank of this place has left (keep_on_death).
-    not_finite: one of NOT_FINITE_SKIP, _WRITE and _FAIL, for gradients that are not finite; None writes them as torch
-        does, or fails where the optimizer cannot.
-    state_dtype: "fp32", or "bf16" for optimizer state in half the bytes: each step rounds it, up or down at random so that
-        the mean is exact. The same on all ranks and whenever a run goes on.
-    optimizer_state: where it lies and is updated. "host", "device", "streamed" (it lies on the host, and goes to the device
-        and back for each update), "disk" (state_disk) or "auto": as much on the device as helps, and with state_disk as much
-        there as host memory does not hold. The bits are the same.
-    state_disk: a folder, or one on each of several disks, for state that host memory does not hold; with
-        optimizer_state="disk" for all of it. The processor updates it. docs/disk.md says what that costs. The bits are the same.
-    state_disk_limit_bytes: of this rank's files; 0: what the disks have.
-    state_disk_endurance_bytes: what this rank may write to them; 0: any number.
-    stable_addresses: parameters have one address each (``stable_address``); on the host device alone.
+    chunk_elements: elements of a chunk, the unit of transfer. 0: the engine chooses the size with the least padding.
+    accumulate: the most micro-batches of a step. 2 stands for any number above 1.
+    update_threads: threads of the optimizer.
+    timeout_seconds: a wait for another rank or the daemon fails after this time.
+    resume: continue with the memory that the daemon retained of a dead rank with the same number (keep_on_death).
+    not_finite: for gradients that are not finite, NOT_FINITE_SKIP, _WRITE or _FAIL. None: written as torch does, but an
+        optimizer that cannot do so fails.
+    state_dtype: "fp32", or "bf16" for optimizer state in half the bytes. Each step rounds bf16 state up or down at random,
+        so that the mean is exact. All ranks, and all processes of a run that resumes, need the same type.
+    optimizer_state: where the optimizer state lies and is updated. "host", "device", "streamed" (on the host, copied to the
+        device and back for each update), "disk" (state_disk), or "auto". "auto" places as much on the device as helps; with
+        state_disk it places on disk what does not fit host memory. The bits are the same everywhere.
+    state_disk: a folder, or a folder on each of several disks, for state that does not fit host memory. With
+        optimizer_state="disk" all state is there. The CPU updates it. docs/disk.md has the costs. The bits are the same.
+    state_disk_limit_bytes: the most bytes of this rank's files. 0: the free space of the disks.
+    state_disk_endurance_bytes: the most bytes that this rank may write to the disks. 0: no limit.
+    stable_addresses: each parameter has one address (``stable_address``). Only on the host device.
 
-    Calls raise an error of geminid.errors; after one that ``is_final`` every call does.
+    Calls raise errors of geminid.errors. After an error with ``is_final`` every later call raises an error, too.
     """
 
     close: weakref.finalize[..., Engine]
@@ -187,7 +187,7 @@ class Engine:
                  ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, self.handle)
         self.parameters, self.kind = parameters, optimizer.kind
-        self.committed = self.resumed() or 0  # steps, known also while one is under way
+        self.committed = self.resumed() or 0  # steps; known also while a step runs
         self._here, self._handle = _Here(), self.handle.value
         _LIVE.add(self)
         self._use = LIB.function("engine_use")
@@ -195,15 +195,15 @@ class Engine:
         self._add = LIB.function("engine_add_gradient")
 
     def initialize(self, fill: Callable[[int, int, int, int], None]) -> None:
-        """Calls ``fill(parameter, first, address, count)`` for what this rank keeps; it writes fp32
-        values to the address. What it raises is raised again."""
+        """Calls ``fill(parameter, first, address, count)`` for each range that this rank stores. ``fill`` writes fp32
+        values to the address. This method raises any exception of ``fill`` again."""
         raised: list[BaseException] = []
 
         def called(_context: Any, parameter: int, first: int, values: Any, count: int) -> int:
             try:
                 fill(parameter, first, ctypes.addressof(values.contents), count)
                 return 0
-            except BaseException as problem:  # must not pass through C
+            except BaseException as problem:  # an exception must not pass through C
                 raised.append(problem)
                 return 1
 
@@ -215,13 +215,13 @@ class Engine:
             raise
 
     def stable_address(self, parameter: int) -> int:
-        """Where the parameter is whenever an operation holds it. Touching it at another time ends the process."""
+        """Returns the parameter's address, valid while an operation holds it. At other times an access ends the process."""
         address = ctypes.c_void_p()
         LIB.call("engine_stable_address", self.handle, parameter, ctypes.byref(address))
         return int(address.value or 0)
 
     def use(self, pass_: int, ids: Any, count: int, stream: int = 0) -> int:
-        """The number of a new operation; ``ids`` is an array of c_uint32. stream: a CUstream; 0: the default stream."""
+        """Begins an operation and returns its number. ids: an array of c_uint32. stream: a CUstream; 0: the default stream."""
         here = self._here
         code = self._use(self._handle, pass_, ids, count, stream, here.at_operation, here.error)
         if code:
@@ -229,80 +229,80 @@ class Engine:
         return here.operation.value
 
     def copy_weights(self, operation: int, parameters: Sequence[int], addresses: Sequence[int]) -> None:
-        """Copies weights of an open operation, each to its address, in the order of the operation's stream."""
+        """Copies weights of an open operation, each to its address, in the operation's stream order."""
         count = len(parameters)
         LIB.call("engine_copy_weights", self.handle, operation, (ctypes.c_uint32 * count)(*parameters),
                  (ctypes.c_void_p * count)(*addresses), count)
 
     def finish(self, operation: int, stream: int = 0) -> None:
-        """Ends an operation: its parameters may leave the device once the stream has done what is queued on it."""
+        """Ends an operation: its parameters may be evicted once the stream has done all work queued on it."""
         code = self._finish(self._handle, operation, stream, self._here.error)
         if code:
             LIB.raise_error(code)
 
     def weight(self, operation: int, parameter: int) -> Exported:
-        """The parameter in an open operation for ``numpy.from_dlpack`` and others of that name: read-only, without a
-        copy. ``finish`` is refused as long as somebody has what they return."""
+        """Returns a parameter of an open operation for ``numpy.from_dlpack`` and similar functions: read-only, without a
+        copy. ``finish`` is refused while an array made of the parameter exists."""
         return Exported(self.handle, operation, parameter)
 
     def device_bytes(self, ids: Sequence[int], gradients: Sequence[int]) -> int:
-        """The device memory of an operation with these parameters, and of gradients of some beside it."""
+        """Returns the device memory of an operation with these parameters and of gradients for some of them."""
         found = ctypes.c_uint64()
         LIB.call("engine_device_bytes", self.handle, (ctypes.c_uint32 * len(ids))(*ids), len(ids),
                  (ctypes.c_uint32 * len(gradients))(*gradients), len(gradients), ctypes.byref(found))
         return int(found.value)
 
     def finish_all(self) -> None:
-        """All that are open, whoever began them."""
+        """Ends all open operations, whichever caller began them."""
         LIB.call("engine_finish_all", self.handle, 0)
 
     def begin_micro_batch(self) -> None:
-        """Ends the one before, if there is one. No operation may be open."""
+        """Begins a micro-batch and ends the previous one. No operation may be open."""
         LIB.call("engine_begin_micro_batch", self.handle)
 
     def cancel_micro_batch(self) -> None:
-        """The gradients of the step so far are lost. All ranks must."""
+        """Drops the gradients of the step so far. All ranks must call it."""
         LIB.call("engine_cancel_micro_batch", self.handle)
 
     def add_gradient(self, parameter: int, address: int, nbytes: int, data_type: int, stream: int = 0) -> None:
-        """A whole one, row-major, copied before this returns; on a GPU, in the order of the stream."""
+        """Adds a whole gradient, row-major. It is copied before this returns; on a GPU, in the stream's order."""
         code = self._add(self._handle, parameter, address, nbytes, data_type, stream, self._here.error)
         if code:
             LIB.raise_error(code)
 
     def make_activation_store(self, place_bytes: int, places: int) -> None:
-        """Host memory for what a forward pass saves, and `places` of the device memory that all of it passes through. On
-        all ranks, before the first micro-batch, at most once."""
+        """Allocates host memory for saved activations, and `places` of device memory that every transfer passes through.
+        All ranks must call it, at most once, before the first micro-batch."""
         options = LIB.filled(_structs.ActivationStoreOptions)
         options.place_bytes, options.places = place_bytes, places
         LIB.call("engine_make_activation_store", self.handle, ctypes.byref(options))
 
     def save_activation(self, address: int, nbytes: int, stream: int = 0) -> int:
-        """Copies bytes of the device to host memory, in the order of the stream, and returns the item's number. What is at
-        the address may be written or freed in the order of the stream."""
+        """Copies bytes of the device to host memory in the stream's order, and returns the item's number. The caller may write
+        or free the memory at the address in the stream's order."""
         item = ctypes.c_uint64()
         LIB.call("engine_save_activation", self.handle, address, nbytes, stream, ctypes.byref(item))
         return int(item.value)
 
     def load_activation(self, item: int, address: int, nbytes: int, stream: int = 0) -> None:
-        """Copies the item's bytes to the device, in the order of the stream: in any order of items, and any number of
+        """Copies the item's bytes to the device in the stream's order. Items may be loaded in any order and any number of
         times."""
         LIB.call("engine_load_activation", self.handle, item, address, nbytes, stream)
 
     def drop_activation(self, item: int) -> None:
-        """Frees an item. Never waits, and does nothing where the engine has ended."""
+        """Frees an item. Never waits. Does nothing if the engine has ended."""
         LIB.function("engine_drop_activation")(self.handle, item, None)
 
     def gradient_norm(self) -> float:
-        """Of the step, before clipping. Ends its last micro-batch; all ranks must."""
+        """Returns the norm of the step's gradients before clipping, and ends its last micro-batch. All ranks must call it."""
         norm = ctypes.c_double()
         LIB.call("engine_gradient_norm", self.handle, ctypes.byref(norm))
         return float(norm.value)
 
     def step(self, groups: Sequence[Mapping[str, float]], clip_norm: float | None = None, gradient_scale: float = 1.0,
              data_position: int = 0) -> Any:
-        """``groups``: a dictionary with fields of geminid_group for each. gradient_scale: what the gradients were
-        multiplied by. Returns a geminid_step_result."""
+        """Commits a step and returns a geminid_step_result. groups: a dictionary with the fields of geminid_group for each
+        group. gradient_scale: the factor that the gradients were multiplied by."""
         input_ = LIB.filled(_structs.StepInput)
         array = (_structs.Group * len(groups))()
         for made, given in zip(array, groups):
@@ -318,7 +318,7 @@ class Engine:
         return result
 
     def shard(self, parameter: int) -> list[tuple[int, int]]:
-        """The (offset, elements) of the parameter that this rank keeps."""
+        """Returns the ranges of the parameter that this rank stores, as (offset, elements)."""
         count = ctypes.c_size_t()
         LIB.call("engine_shard", self.handle, parameter, None, 0, ctypes.byref(count))
         ranges = (_structs.Range * count.value)()
@@ -326,21 +326,21 @@ class Engine:
         return [(found.offset, found.elements) for found in ranges]
 
     def has_state(self, parameter: int, kind: int) -> bool:
-        """Whether the optimizer keeps such an array of the parameter: EXP_AVG, EXP_AVG_SQ."""
+        """Returns whether the optimizer stores an array of this kind for the parameter: EXP_AVG, EXP_AVG_SQ."""
         has = ctypes.c_int()
         LIB.call("engine_has_state", self.handle, parameter, kind, ctypes.byref(has))
         return bool(has.value)
 
     def read_shard(self, parameter: int, kind: int, offset: int, address: int, count: int) -> None:
-        """Copies fp32 values of what this rank keeps to the address."""
+        """Copies fp32 values of a range that this rank stores to the address."""
         LIB.call("engine_read_shard", self.handle, parameter, kind, offset, address, count)
 
     def write_shard(self, parameter: int, kind: int, offset: int, address: int, count: int) -> None:
-        """And from there."""
+        """Copies fp32 values from the address to a range that this rank stores."""
         LIB.call("engine_write_shard", self.handle, parameter, kind, offset, address, count)
 
     def progress(self) -> tuple[int, int, bytes]:
-        """The steps that are committed, those of them that changed weights, and bytes of the optimizer's."""
+        """Returns the committed steps, the steps among them that changed weights, and the optimizer's tensor_state as bytes."""
         progress = LIB.filled(_structs.Progress)
         LIB.call("engine_get_progress", self.handle, ctypes.byref(progress))
         state = ctypes.create_string_buffer(progress.tensor_state_bytes)
@@ -349,8 +349,8 @@ class Engine:
         return progress.step, progress.updates, state.raw
 
     def updates(self) -> tuple[int, list[int]]:
-        """The steps that changed weights, and how many of them each parameter has had: empty where the optimizer
-        does not count them apart."""
+        """Returns the steps that changed weights, and the number of updates of each parameter. The list is empty if the
+        optimizer does not count them for each parameter."""
         _, updates, state = self.progress()
         count = len(self.parameters)
         if self.kind not in _COUNTING or len(state) != 8 * count:
@@ -358,7 +358,7 @@ class Engine:
         return updates, list((ctypes.c_uint64 * count).from_buffer_copy(state))
 
     def restore(self, step: int, updates: int, counts: Sequence[int] | bytes = ()) -> None:
-        """What ``progress`` or ``updates`` said, before the first step."""
+        """Restores the numbers that ``progress`` or ``updates`` returned. Before the first step."""
         progress = LIB.filled(_structs.Progress)
         progress.step, progress.updates = step, updates
         state: Any = (ctypes.c_uint64 * len(counts))(*counts) if not isinstance(counts, bytes) else (
@@ -368,13 +368,13 @@ class Engine:
         self.committed = step
 
     def resumed(self) -> int | None:
-        """The last step of the process whose state this engine has taken over; None: it began anew."""
+        """Returns the last step of the process whose state this engine took over. None: the engine starts anew."""
         resumed = LIB.filled(_structs.Resumed)
         LIB.call("engine_resumed", self.handle, ctypes.byref(resumed))
         return int(resumed.step) if resumed.resumed else None
 
     def save(self, folder: str | os.PathLike[str], keep: int = 2, data_position: int = 0) -> str:
-        """The folder of the checkpoint, which geminid-train reads too."""
+        """Saves a checkpoint and returns its folder. geminid-train reads it, too."""
         path = ctypes.c_void_p()
         LIB.call("engine_save", self.handle, str(folder).encode("utf-8"), keep, data_position, ctypes.byref(path))
         try:
@@ -383,17 +383,17 @@ class Engine:
             LIB.dll.geminid_free(path)
 
     def load(self, folder: str | os.PathLike[str]) -> int:
-        """The data position that was saved with it."""
+        """Loads a checkpoint and returns the data position that was saved with it."""
         position = ctypes.c_uint64()
         LIB.call("engine_load", self.handle, str(folder).encode("utf-8"), ctypes.byref(position))
         self.committed = self.progress()[0]
         return int(position.value)
 
     def statistics(self) -> dict[str, Any]:
-        """Memory, transfers, stalls and what became of plans, as a dictionary. Never waits."""
+        """Returns memory, transfers, stalls and the outcome of plans as a dictionary. Never waits."""
         return dict(json.loads(LIB.text("engine_statistics", self.handle)))
 
     def plan(self) -> dict[str, Any] | None:
-        """What training follows, moment by moment; None before the first plan. Waits for another thread's call."""
+        """Returns the plan that training follows, moment by moment; None before the first. Waits for other threads' calls."""
         found: dict[str, Any] | None = json.loads(LIB.text("engine_plan", self.handle))
         return found

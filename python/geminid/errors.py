@@ -1,11 +1,11 @@
-"""What goes wrong, by the canonical codes of gRPC and Abseil. Catch ``GeminidError`` for all of it."""
+"""The errors, by the canonical codes of gRPC and Abseil. ``GeminidError`` is the base class of all."""
 
 from __future__ import annotations
 
 
 class GeminidError(Exception):
-    """A call that failed. ``is_final``: the engine has failed with it, and every later call on it
-    fails alike; otherwise the call was refused, nothing has changed, and the engine goes on."""
+    """A call failed. With ``is_final`` the engine has failed, and every later call on it fails with the same error.
+    Without, the call was refused, nothing has changed, and the engine can be used."""
 
     code = "UNKNOWN"
 
@@ -15,13 +15,13 @@ class GeminidError(Exception):
 
 
 class Cancelled(GeminidError):
-    """The caller ended it."""
+    """The caller cancelled the operation."""
 
     code = "CANCELLED"
 
 
 class InvalidArgument(GeminidError, ValueError):
-    """An argument that can never be right."""
+    """An argument is invalid in every state."""
 
     code = "INVALID_ARGUMENT"
 
@@ -33,55 +33,55 @@ class DeadlineExceeded(GeminidError, TimeoutError):
 
 
 class NotFound(GeminidError):
-    """There is no such file, checkpoint, device or program."""
+    """The file, checkpoint, device or program does not exist."""
 
     code = "NOT_FOUND"
 
 
 class AlreadyExists(GeminidError):
-    """Somebody has this name already."""
+    """The name is already taken."""
 
     code = "ALREADY_EXISTS"
 
 
 class PermissionDenied(GeminidError):
-    """This user may not."""
+    """This user has no permission for the call."""
 
     code = "PERMISSION_DENIED"
 
 
 class ResourceExhausted(GeminidError, MemoryError):
-    """It does not fit; the message has the numbers, and what would do."""
+    """The memory does not suffice. The message has the sizes and says which size suffices."""
 
     code = "RESOURCE_EXHAUSTED"
 
 
 class FailedPrecondition(GeminidError):
-    """Not in this state: another call must come first, or a version differs."""
+    """The call is invalid in this state: another call must come first, or a version differs."""
 
     code = "FAILED_PRECONDITION"
 
 
 class Aborted(GeminidError):
-    """Another rank failed, which the message names."""
+    """Another rank failed. The message names that rank."""
 
     code = "ABORTED"
 
 
 class OutOfRange(GeminidError):
-    """Beyond the end of something."""
+    """A position or number is out of range."""
 
     code = "OUT_OF_RANGE"
 
 
 class Unimplemented(GeminidError, NotImplementedError):
-    """Not supported here."""
+    """The feature is unsupported."""
 
     code = "UNIMPLEMENTED"
 
 
 class Internal(GeminidError):
-    """A defect of Geminid."""
+    """Geminid has a bug."""
 
     code = "INTERNAL"
 
@@ -93,27 +93,27 @@ class Unavailable(GeminidError, ConnectionError):
 
 
 class DataLoss(GeminidError):
-    """A file or memory is not what was written."""
+    """A file or memory differs from the data that was written."""
 
     code = "DATA_LOSS"
 
 
 class Unauthenticated(GeminidError):
-    """The daemon does not know who this is."""
+    """The daemon cannot identify the caller."""
 
     code = "UNAUTHENTICATED"
 
 
 class Refused(FailedPrecondition):
-    """Something that could not be done right with a prepared model. The message says what to do
-    instead; nothing has changed."""
+    """A request that would give wrong results with a prepared model is refused. The message says what to do
+    instead. Nothing has changed."""
 
 
 class LibraryNotFound(NotFound, ImportError):
-    """There is no libgeminid_c where it is looked for."""
+    """The search found no libgeminid_c."""
 
 
-#: By the number of the code.
+#: The classes by the number of their code.
 BY_CODE: tuple[type[GeminidError] | None, ...] = (
     None, Cancelled, GeminidError, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists, PermissionDenied,
     ResourceExhausted, FailedPrecondition, Aborted, OutOfRange, Unimplemented, Internal, Unavailable, DataLoss,

@@ -24,22 +24,22 @@ _UNSUPPORTED = {"StochasticWeightAveraging": _AVERAGES, "WeightAveraging": _AVER
 
 def _check_callbacks(trainer):
     for name, why in _UNSUPPORTED.items():
-        kind = getattr(callbacks, name, None)  # not all are in every release
+        kind = getattr(callbacks, name, None)  # some releases lack some of them
         if kind is not None and any(isinstance(callback, kind) for callback in trainer.callbacks):
             raise Refused(f"lightning.pytorch.callbacks.{name} {why}")
 
 
 class GeminidStrategy(DDPStrategy):
-    """Ranks are started, and batches are spread over them, as with Lightning's "ddp"; the engine keeps the model's
-    parameters and adds the gradients up.
+    """Starts ranks and spreads batches over them as Lightning's "ddp" does. The engine stores the model's
+    parameters and sums the gradients.
 
-    device_memory, unit, activations: those of geminid.torch.prepare, which is called when fit() begins. Validation, testing and
-        prediction without a fit() leave the model as it is.
-    options: of DDPStrategy that are not about torch's DistributedDataParallel, such as timeout.
+    device_memory, unit, activations: as of geminid.torch.prepare, which fit() calls at its begin. Validation, testing and
+        prediction without a fit() do not change the model.
+    options: options of DDPStrategy, such as timeout, except those of torch's DistributedDataParallel.
 
-    Raises Refused for manual optimization, which several optimizers need, for a model that has been fitted or prepared
-    already, for callbacks that average weights or fit more than once, and where a second Trainer is given the strategy of
-    a first.
+    Raises Refused for manual optimization (several optimizers need it), for a model that was fitted or prepared
+    already, for callbacks that average weights or fit more than once, and if a second Trainer gets the strategy
+    of a first.
     """
 
     strategy_name = "geminid"
@@ -51,7 +51,7 @@ class GeminidStrategy(DDPStrategy):
 
     @property
     def _accelerator(self):
-        # A second Trainer looks at it, and would say that the accelerator was given twice.
+        # A second Trainer reads this property and would report that the accelerator was given twice.
         if self._chosen is not None and sys._getframe(1).f_code.co_name == "_check_config_and_set_final_flags":
             raise Refused("this GeminidStrategy belongs to another Trainer already; make one for each: "
                           "Trainer(strategy=GeminidStrategy(device_memory=...))")
@@ -79,21 +79,21 @@ class GeminidStrategy(DDPStrategy):
             raise Refused("GeminidStrategy needs automatic_optimization: manual optimization may step at times that the "
                           "engine's plan does not have. Train such a model by a loop of your own and geminid.torch.prepare")
         super().setup_optimizers(trainer)
-        for tensor in (*module.parameters(), *module.buffers()):  # the first rank's are everybody's, as with "ddp"
+        for tensor in (*module.parameters(), *module.buffers()):  # all ranks get the first rank's values, as with "ddp"
             torch.distributed.broadcast(tensor.detach(), 0)
         _, optimizer = geminid.torch.prepare(module, self.optimizers[0], **self._options, ranks=self._ranks())
         self.optimizers = [optimizer]
-        # Of those that Lightning makes alike on all ranks when it validates.
+        # Lightning broadcasts all other parameters and buffers to all ranks when it validates.
         module._ddp_params_and_buffers_to_ignore = [name for name, _ in module.named_parameters()]
 
     def _ranks(self):
-        """As Lightning has placed them; of the environment's variables it sets some alone."""
+        """Connects the ranks with the numbers that Lightning gave them: Lightning sets only some environment variables."""
         environment = self.cluster_environment
         return Ranks(rank=self.global_rank, world_size=self.world_size, local_rank=self.local_rank,
                      local_world_size=self.num_processes, master_address=environment.main_address,
                      master_port=environment.main_port)
 
     def training_step(self, *args, **kwargs):
-        # Through the module's call, which tells the engine where a micro-batch begins and ends.
+        # Through the module's call: its hooks tell the engine where a micro-batch begins and ends.
         with self.precision_plugin.train_step_context():
             return self._forward_redirection(self.model, self.lightning_module, "training_step", *args, **kwargs)

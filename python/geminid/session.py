@@ -16,7 +16,7 @@ from geminid._library import LIB
 
 
 class Placed(Protocol):
-    """What a session must know of a rank: ``Ranks.place`` says it."""
+    """The fields of a rank that a session needs. ``Ranks.place`` returns them."""
 
     rank: int
     world_size: int
@@ -33,7 +33,7 @@ def _free(name: str, handle: ctypes.c_void_p) -> None:
 
 
 def _free_session(handle: ctypes.c_void_p, is_kept: bool) -> None:
-    """After a failure the next process of the run may go on from what the daemon keeps."""
+    """Ends a session. After a failure the daemon retains its memory, so that the run's next process can resume."""
     if is_kept and LIB.failed:
         LIB.dll.geminid_session_leave(handle, None)
     _free("session_free", handle)
@@ -43,14 +43,14 @@ _KEPT: weakref.WeakSet[Session] = weakref.WeakSet()  # sessions with keep_on_dea
 
 
 def _leave_at_exceptions() -> None:
-    """A program that ends with an exception has failed; one that was interrupted by its user has not."""
+    """Marks the process as failed when an exception ends the program. An interrupt by the user is no failure."""
     hook = sys.excepthook
     if getattr(hook, "_of_geminid", False):
         return
 
     def excepthook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         if not issubclass(kind, KeyboardInterrupt):
-            for session in _KEPT:  # before engines end, which would free what is kept
+            for session in _KEPT:  # before engines end: their end would free the retained memory
                 if session.close.alive:
                     session.leave()
         hook(kind, value, traceback)
@@ -60,22 +60,22 @@ def _leave_at_exceptions() -> None:
 
 
 class Session:
-    """Memory of a device, from the daemon. ``close`` or the end of the program gives it back.
+    """Memory of a device that the daemon lends. ``close`` or the end of the program gives it back.
 
-    With ``keep_on_death`` and a ``run`` the daemon keeps it when the process dies, fails with an exception or is
-    killed, for the next process of the same job, run and rank.
+    With ``keep_on_death`` and a ``run`` the daemon retains this memory when the process dies, fails with an exception or
+    is killed. The next process of the same job, run and rank gets the memory.
 
-    device_memory_bytes: of the device, for this rank.
-    place: among the ranks of the job, as ``Ranks.place``; None: alone.
-    socket: the daemon's; None: $GEMINID_SOCKET, else the usual one; where no daemon runs, one is started.
-    job, run: names for the daemon's lists; a run's memory can outlive its process (keep_on_death).
-    device: its number; -1: the daemon chooses.
-    private_daemon: a daemon of this session's own, which ends with it; daemon_program is for it.
-    daemon_flags: of a daemon that is started for this session, such as ("--device", "cuda").
-    timeout_seconds: of each answer of the daemon.
+    device_memory_bytes: bytes of the device for this rank.
+    place: this rank's place among the ranks of the job, as ``Ranks.place``. None: the only rank.
+    socket: the daemon's socket. None: $GEMINID_SOCKET, else the usual path. If no daemon runs, the session starts one.
+    job, run: names in the daemon's lists. A run's memory can outlive its process (keep_on_death).
+    device: the device's number. -1: the daemon chooses.
+    private_daemon: the session starts its own daemon, which ends with it. daemon_program is the program for it.
+    daemon_flags: flags of a daemon that this session starts, such as ("--device", "cuda").
+    timeout_seconds: the longest wait for each answer of the daemon.
 
-    Raises Unavailable where no daemon answers, NotFound where there is none to start, ResourceExhausted where the
-    memory is not there, FailedPrecondition for a daemon of another version.
+    Raises Unavailable if no daemon answers, NotFound if there is no daemon to start, ResourceExhausted if the
+    memory does not suffice, and FailedPrecondition if the daemon has another version.
     """
 
     close: weakref.finalize[..., Session]
@@ -107,31 +107,31 @@ class Session:
         self.close = weakref.finalize(self, _free_session, self.handle, keep_on_death)
 
     def describe(self) -> dict[str, Any]:
-        """Its socket, number, arena and device, as a dictionary."""
+        """Returns the session's socket, number, arena and device as a dictionary."""
         return dict(json.loads(LIB.text("session_describe", self.handle)))
 
     def hold(self, name: str, nbytes: int) -> tuple[int, bool]:
-        """(address, found): host memory until the session ends; found: with what the process held there whose
-        session this was. Before an engine is made."""
+        """Allocates host memory until the session ends and returns (address, found). found: the memory has the contents that
+        the previous process of this session left there. Call it before an engine is made."""
         address, found = ctypes.c_void_p(), ctypes.c_int()
         LIB.call("session_hold", self.handle, name.encode("utf-8"), nbytes, ctypes.byref(address), ctypes.byref(found))
         return int(address.value or 0), bool(found.value)
 
     def leave(self) -> None:
-        """Its end will be as if this process had died (keep_on_death)."""
+        """Lets the daemon treat the session's end like a death of this process (keep_on_death)."""
         LIB.call("session_leave", self.handle)
 
 
 class Ranks:
-    """The ranks of a job, as torchrun or another launcher has set them in the environment, or one.
+    """The ranks of a job, as torchrun or another launcher sets them in the environment. Without a launcher: one rank.
 
-    timeout_seconds: of what ranks wait for each other; None: the library's.
-    connect_timeout_seconds: likewise, for all of them to come.
-    given: fields of geminid_ranks_options, which then count in place of the environment: rank, world_size, local_rank,
+    timeout_seconds: the longest wait of one rank for another. None: the library's default.
+    connect_timeout_seconds: the longest wait until all ranks have connected. None: the library's default.
+    given: fields of geminid_ranks_options, which replace those of the environment: rank, world_size, local_rank,
         local_world_size, master_address, master_port, job.
 
-    Waits until all ranks have come. Raises InvalidArgument for an environment that cannot be right, and
-    DeadlineExceeded where a rank does not come.
+    Waits until all ranks have connected. Raises InvalidArgument for an invalid environment, and DeadlineExceeded if
+    a rank does not connect in time.
     """
 
     close: weakref.finalize[..., Ranks]
@@ -154,24 +154,24 @@ class Ranks:
 
     @property
     def rank(self) -> int:
-        """The number of this one, from 0."""
+        """The number of this rank, from 0."""
         return int(self.place.rank)
 
     @property
     def world_size(self) -> int:
-        """How many there are."""
+        """The number of ranks."""
         return int(self.place.world_size)
 
     def sum(self, address: int, count: int) -> None:
-        """Adds up `count` fp64 numbers at the address over the ranks. All of them must call it."""
+        """Replaces `count` fp64 numbers at the address by their sums over the ranks. All ranks must call it."""
         LIB.call("ranks_sum", self.handle, address, count)
 
     def broadcast(self, address: int, nbytes: int, source: int) -> None:
-        """The bytes of the rank `source` at the address are those of all ranks. All of them must call it."""
+        """Copies the bytes at the address of the rank `source` to the address of every rank. All ranks must call it."""
         LIB.call("ranks_broadcast", self.handle, address, nbytes, source)
 
     def gather(self, data: bytes) -> list[bytes]:
-        """The data of each rank, by its number. All of them must call it."""
+        """Returns the data of each rank, by rank number. All ranks must call it."""
         sizes = (ctypes.c_double * self.world_size)()
         sizes[self.rank] = len(data)
         self.sum(ctypes.addressof(sizes), len(sizes))
@@ -186,9 +186,9 @@ class Ranks:
 
 
 def run_ranks(socket: str, run: str, *, job: str | None = None, timeout_seconds: float = 60.0) -> list[dict[str, Any]]:
-    """Which ranks of a run the daemon at the socket has of this user: dictionaries with rank, world_size, step,
-    device, device_bytes, host_bytes, pid, and is_left, which says that the process has died and its memory waits for the
-    next one. Raises DeadlineExceeded where no daemon answers."""
+    """Returns the ranks of a run that the daemon at the socket has of this user. Each is a dictionary with rank,
+    world_size, step, device, device_bytes, host_bytes, pid and is_left. is_left: the process has died and the daemon
+    retains its memory for the next one. Raises DeadlineExceeded if no daemon answers."""
     found = ctypes.c_void_p()
     LIB.call("run_ranks", str(socket).encode("utf-8"), _encoded(job), run.encode("utf-8"), timeout_seconds,
              ctypes.byref(found))

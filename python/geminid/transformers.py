@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer on the engine: the same arguments, and how much memory of the device it may use."""
+"""Hugging Face's Trainer on the engine, with the same arguments plus the device memory that it may use."""
 
 import os
 
@@ -10,7 +10,7 @@ import geminid.torch
 from geminid import _releases
 from geminid.errors import Refused
 
-#: Of transformers.
+#: Releases of transformers.
 OLDEST_TRIED, NEWEST_TRIED = "4.57", "5.24"
 
 
@@ -20,12 +20,12 @@ class PreparedAdamW:
         Trainer(model, args, optimizer_cls_and_kwargs=(PreparedAdamW, {"device_memory": "20GiB", "lr": 2e-5}))
 
     The Trainer's arguments do not reach it: lr, betas, eps and weight_decay are those of torch.optim.AdamW. Biases and
-    the weights of norms do not decay, as with the Trainer's own optimizer. Releases of transformers before 5 do not give
-    the model to an optimizer: add "model": model to the dictionary there.
+    the weights of norms do not decay, as with the Trainer's own optimizer. Releases of transformers before 5 do not pass
+    the model to an optimizer. With them, add "model": model to the dictionary.
     """
 
     def __new__(cls, given=None, /, **options):
-        if given is None:  # from 5 on, which then calls the object
+        if given is None:  # transformers 5 and newer, which then call the object
             return super().__new__(cls)
         if not isinstance(given, torch.nn.Module):
             raise Refused(f"transformers {transformers.__version__} gives an optimizer the parameters without their model; "
@@ -34,7 +34,7 @@ class PreparedAdamW:
 
     def __call__(self, model, /, *, device_memory, unit=None, activations="keep", weight_decay=0.0, **options):
         options.pop("model", None)
-        decaying = set(transformers.Trainer.get_decay_parameter_names(None, model))  # it asks no trainer
+        decaying = set(transformers.Trainer.get_decay_parameter_names(None, model))  # the method does not use self
         groups = [{"params": [p for name, p in model.named_parameters() if p.requires_grad and (name in decaying) == decays],
                    "weight_decay": weight_decay if decays else 0.0} for decays in (True, False)]
         optimizer = torch.optim.AdamW(groups, **options)
@@ -46,18 +46,18 @@ def _is_prepared(model):
 
 
 class Trainer(transformers.Trainer):
-    """transformers.Trainer whose model and optimizer geminid.torch.prepare prepares when train() begins, on one rank
-    or several, which torchrun starts.
+    """transformers.Trainer whose train() prepares model and optimizer with geminid.torch.prepare. It runs on one rank,
+    or on several ranks that torchrun starts.
 
-    device_memory, unit, activations: those of geminid.torch.prepare. All other arguments are those of
+    device_memory, unit, activations: as of geminid.torch.prepare. All other arguments are those of
         transformers.Trainer.
 
-    A trainer derived from transformers.Trainer gets the same by inheriting from both, this one first:
+    A trainer derived from transformers.Trainer gets the same if it inherits from both, this one first:
 
         class SummaryTrainer(geminid.transformers.Trainer, transformers.Seq2SeqTrainer): pass
 
-    Raises Refused for a prepared model, for FSDP, DeepSpeed and torch.nn.DataParallel, which shard or copy what the
-    engine shards, and for a transformers older than 4.57.
+    Raises Refused for a prepared model and for a transformers older than 4.57. Also refuses FSDP, DeepSpeed and
+    torch.nn.DataParallel, because they shard or copy the model that the engine shards.
     """
 
     def __init__(self, *args, device_memory, unit=None, activations="keep", **kwargs):
@@ -76,32 +76,32 @@ class Trainer(transformers.Trainer):
         self.accelerator.prepare_model = self._prepare_model
 
     def _prepare_model(self, model, device_placement=None, evaluation_mode=False):
-        """A prepared model is on its device, and the engine adds up its gradients: it gets autocast alone."""
+        """Adds only autocast to a prepared model: it is on its device, and the engine sums its gradients."""
         if _is_prepared(model):
             device_placement, evaluation_mode = False, True
         return self._accelerators_prepare_model(model, device_placement=device_placement, evaluation_mode=evaluation_mode)
 
     def _move_model_to_device(self, model, device):
-        """prepare does it, without a moment in which the whole model is on the device."""
+        """Does nothing: prepare moves the model, and the whole model is never on the device."""
 
     def create_optimizer(self, model=None):
         model = self.model if model is None else model
         if not _is_prepared(model):
             super().create_optimizer()
             _, optimizer = geminid.torch.prepare(model, self.optimizer, **self._options)
-            # With placement its whole state would be read and written once.
+            # With device_placement Accelerate would read and write the whole state once.
             self.optimizer = self.accelerator.prepare(optimizer, device_placement=[False])
         return self.optimizer
 
     def save_model(self, output_dir=None, _internal_call=False):
-        values = self.model.state_dict()  # by all ranks
+        values = self.model.state_dict()  # on all ranks
         if self.args.should_save:
             self._save(output_dir or self.args.output_dir, state_dict=values)
         if self.args.push_to_hub and not _internal_call:
             self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        """Through host memory: with several ranks transformers would put the state of all of them on each device."""
+        """Loads through host memory: with several ranks transformers would put the state of all ranks on each device."""
         files = [os.path.join(checkpoint, name) for name in (OPTIMIZER_NAME, SCHEDULER_NAME)] if checkpoint else []
         if files and all(map(os.path.isfile, files)):
             state, schedule = (torch.load(file, map_location="cpu", weights_only=True, mmap=True) for file in files)
@@ -109,7 +109,7 @@ class Trainer(transformers.Trainer):
             self.lr_scheduler.load_state_dict(schedule)
 
     def _save_optimizer_and_scheduler(self, output_dir):
-        state = self.optimizer.state_dict()  # by all ranks
+        state = self.optimizer.state_dict()  # on all ranks
         if self.args.should_save:
             torch.save(state, os.path.join(output_dir, OPTIMIZER_NAME))
             torch.save(self.lr_scheduler.state_dict(), os.path.join(output_dir, SCHEDULER_NAME))

@@ -6,7 +6,7 @@
         model(**batch).loss.backward()
         optimizer.step(); optimizer.zero_grad()
 
-The results are those of the loop without ``prepare``, up to the last bits of fp32.
+The results equal those of the loop without ``prepare``, up to the last bits of fp32.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["Adafactor", "Came", "Explanation", "Lamb", "Lars", "Lion", "Muon", "
 
 
 def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int = 2, data_position: int = 0) -> str:
-    """Saves a checkpoint of all ranks, weights and optimizer, and returns its own folder in `folder`. It is
-    safetensors, which geminid-train reads too. All ranks must call it, between steps.
+    """Saves a checkpoint of all ranks, weights and optimizer, and returns its own folder in `folder`. The format is
+    safetensors, which geminid-train reads, too. All ranks must call it, between steps.
 
-    keep: how many checkpoints stay in `folder`; 0: all.
-    data_position: any number that ``load`` shall return.
+    keep: the number of newest checkpoints that stay in `folder`. 0: all.
+    data_position: any number. ``load`` returns it.
     """
     keeper = keeper_of(model)
     keeper.check_closed("geminid.torch.save")
@@ -44,9 +44,9 @@ def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int =
 
 
 def load(model: _torch.nn.Module, folder: str | os.PathLike[str]) -> int:
-    """Loads the newest checkpoint in `folder`, or `folder` itself, and returns its data_position. Right after prepare,
-    on all ranks, of any number. Raises NotFound where there is none, and InvalidArgument where it is of parameters of
-    other names or shapes."""
+    """Loads the newest checkpoint in `folder`, or `folder` itself, and returns its data_position. All ranks must call it
+    right after prepare. Their number may differ from the number that saved. Raises NotFound if there is no checkpoint, and
+    InvalidArgument if its parameters have other names or shapes."""
     keeper = keeper_of(model)
     keeper.check_closed("geminid.torch.load")
     keeper.check_loading()

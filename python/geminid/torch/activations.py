@@ -1,7 +1,7 @@
-"""Tensors that the forward pass saves for the backward pass, in the engine's host memory until autograd needs them.
+"""Offloads tensors that the forward pass saves to the engine's host memory until the backward pass needs them.
 
-Autograd asks for saved tensors in an order of its own, several times where a graph is retained, and never where no backward
-pass comes. So each saved tensor holds its item of the engine's store, and drops it when autograd drops the tensor.
+Autograd reads saved tensors in an order of its own. It reads them several times if a graph is retained, and never if no
+backward pass follows. So each saved tensor owns an item of the engine's store and frees it when autograd drops the tensor.
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ from geminid.errors import InvalidArgument
 from geminid.torch.placing import Place
 from geminid.torch.readings import keeper_of
 
-PLACES = 4  # of the engine's memory, through which tensors pass
-_SHARE = 16  # of that memory, one part is for the places
+PLACES = 4  # places in the engine's memory; each transfer passes through one
+_SHARE = 16  # the places take one part in so many of the engine's memory
 _LARGEST_PLACE, _PAGE = 16 << 20, 4096
-SMALLEST = 64 << 10  # bytes: smaller ones would take longer to ask for than to copy
-_WIDEST = 4  # times a tensor's bytes: of a larger storage only the tensor's own bytes are offloaded
+SMALLEST = 64 << 10  # bytes; for a smaller tensor the call takes longer than the copy
+_WIDEST = 4  # a storage larger than so many times the tensor: only the tensor's bytes are offloaded
 
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def place_bytes(arena_bytes: int) -> int:
-    """Of each place."""
+    """Returns the bytes of each place."""
     return max(_PAGE, min(_LARGEST_PLACE, arena_bytes // (_SHARE * PLACES)) // _PAGE * _PAGE)
 
 
 def least_memory(needed: int) -> int:
-    """Of the engine's memory, so that `needed` bytes are left beside the places, which grow with it."""
+    """Returns the engine memory that leaves `needed` bytes beside the places. The places grow with this memory."""
     return min(-(-needed * _SHARE // (_SHARE - 1)) + PLACES * _PAGE, needed + PLACES * _LARGEST_PLACE)
 
 
 class _Saved:
-    """Bytes of one storage. Tensors that share them share this."""
+    """Offloaded bytes of one storage. Tensors that share these bytes share this object."""
 
     __slots__ = ("engine", "item", "nbytes", "version", "source", "back", "stream", "process", "__weakref__")
 
     def __init__(self, engine: Engine, item: int, nbytes: int, version: int, source: StorageWeakRef) -> None:
         self.engine, self.item, self.nbytes, self.version = engine, item, nbytes, version
-        self.source = source  # no other storage has its address while this is there
-        self.back: StorageWeakRef | None = None  # the storage that it was loaded to last, and on which stream
+        self.source = source  # this reference keeps other storages from its address
+        self.back: StorageWeakRef | None = None  # the storage of the last load, and its stream
         self.stream = 0
         self.process = os.getpid()
 
     def __del__(self) -> None:
         try:
-            if os.getpid() == self.process:  # a forked child's copy of the store is nobody's
+            if os.getpid() == self.process:  # a forked child does not own the store
                 self.engine.drop_activation(self.item)
         except Exception:  # at the end of the interpreter
             pass
 
 
 class _Kept:
-    """A tensor that stays where it is. Without its graph: an output that its own node saves would keep that node for ever.
-    With its version, which autograd itself looks at only where there are no hooks."""
+    """A tensor that stays on the device. It is stored without its graph: an output that its own node saves would keep that
+    node alive for ever. Its version is stored, too: autograd checks versions only without hooks."""
 
     __slots__ = ("tensor", "version")
 
@@ -81,7 +81,7 @@ class _Kept:
 
 
 class _Packed:
-    """What autograd keeps in place of a tensor that is offloaded."""
+    """The object that autograd stores in place of an offloaded tensor."""
 
     __slots__ = ("saved", "dtype", "offset", "shape", "strides")
 
@@ -90,8 +90,8 @@ class _Packed:
 
 
 class SavedTensors:
-    """Between ``begin`` and ``end`` what autograd saves is offloaded. These tensors stay where they are: parameters,
-    buffers and their views, small tensors, those of other devices, and those of classes of their own."""
+    """Offloads the tensors that autograd saves between ``begin`` and ``end``. Not offloaded: parameters, buffers and their
+    views, small tensors, tensors of other devices, and tensors of subclasses."""
 
     def __init__(self, engine: Engine, place: Place, model: torch.nn.Module) -> None:
         self._engine, self._place = engine, place
@@ -103,17 +103,17 @@ class SavedTensors:
         self._begun = False
 
     def hooks(self) -> torch.autograd.graph.saved_tensors_hooks:
-        """For a block of a script; may be in force beside those of ``begin``."""
+        """Returns hooks for a block of a script. They may be active together with those of ``begin``."""
         return torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
 
     def begin(self) -> None:
-        """On this thread, until ``end``."""
+        """Activates the hooks on this thread until ``end``."""
         if not self._begun:
             self._hooks.__enter__()
             self._begun = True
 
     def end(self) -> None:
-        """What is saved stays so. Does nothing where it has not begun."""
+        """Deactivates the hooks; saved tensors stay offloaded. Does nothing before ``begin``."""
         if self._begun:
             self._begun = False
             self._hooks.__exit__()
@@ -154,7 +154,7 @@ class SavedTensors:
         stream = self._place.stream()
         if saved.back is not None and saved.stream == stream:
             storage = torch.UntypedStorage._new_with_weak_ptr(saved.back.cdata)
-            if storage is not None:  # another tensor of it is in use
+            if storage is not None:  # another tensor uses this storage
                 return storage
         buffer = torch.empty(saved.nbytes, dtype=torch.uint8, device=self._place.device)
         self._engine.load_activation(saved.item, buffer.data_ptr(), saved.nbytes, stream)
@@ -165,7 +165,7 @@ class SavedTensors:
 
 
 def offload_activations(model: torch.nn.Module) -> contextlib.AbstractContextManager[None]:
-    """What autograd saves within the block is offloaded too, as for a loss that is computed outside of the model:
+    """Offloads the tensors that autograd saves within the block, too, such as those of a loss outside of the model:
 
         with geminid.torch.offload_activations(model):
             loss = F.cross_entropy(model(tokens), labels)
@@ -184,7 +184,7 @@ def offload_activations(model: torch.nn.Module) -> contextlib.AbstractContextMan
 
 
 def _part_of(tensor: torch.Tensor, nbytes: int) -> tuple[int, int]:
-    """(first, bytes) of the storage that are offloaded; no bytes: none."""
+    """Returns (first, bytes): the range of the storage to offload. 0 bytes: nothing."""
     own = tensor.numel() * tensor.element_size()
     if nbytes <= _WIDEST * own:
         return 0, nbytes

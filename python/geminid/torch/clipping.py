@@ -1,4 +1,4 @@
-"""torch.nn.utils.clip_grad_norm_ for gradients that the engine has."""
+"""Makes torch.nn.utils.clip_grad_norm_ clip gradients that the engine has."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
 
 
 def install() -> None:
-    """Also where somebody imported the function by name before."""
+    """Replaces the function in every module, including modules that imported the function by name before."""
     for module in list(sys.modules.values()):
         if getattr(module, "__dict__", {}).get("clip_grad_norm_") is _ORIGINAL:
             setattr(module, "clip_grad_norm_", clip_grad_norm_)

@@ -1,4 +1,4 @@
-"""torch.compile of what a prepared model gathers: the hooks stay outside of the compiled graph, and inside parameters are plain."""
+"""torch.compile of units: the hooks stay outside of the compiled graph. Inside, parameters are plain."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from geminid.torch.parameter import ManagedParameter
 
 
 class _Compiled:
-    """A compiled forward of a unit, whose parameters are on the device while it runs. As ManagedParameter the
-    compiler would look into each use of them."""
+    """A compiled forward of a unit. The unit's parameters are on the device while it runs. They are passed as plain
+    parameters: the compiler would trace each use of a ManagedParameter."""
 
     def __init__(self, forward: Any, parameters: Sequence[torch.nn.Parameter]) -> None:
         self._forward, self._parameters = forward, parameters
@@ -29,9 +29,9 @@ class _Compiled:
 
 
 def install(units: Sequence[Any]) -> None:
-    """``module.compile()`` of a unit compiles its forward without the hooks around it: they gather its parameters, which is
-    nothing that can be compiled, and with them inside each call would be several graphs. A forward that is compiled
-    already, as that of what torch.compile returns, stays so."""
+    """Makes ``module.compile()`` of a unit compile its forward without the hooks around it. The hooks gather parameters and
+    cannot be compiled; inside the graph they would split each call into several graphs. A forward that is compiled already,
+    such as that of torch.compile's result, does not change."""
     for unit in units:
         if hasattr(unit.module.forward, "_torchdynamo_orig_callable"):
             unit.module.forward = _Compiled(unit.module.forward, tuple(unit.parameters))

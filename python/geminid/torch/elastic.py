@@ -1,5 +1,5 @@
-"""What a run whose number of ranks has changed goes on from: decisions alone, which every rank makes alike of what all
-daemons have."""
+"""Decides what a run continues from when its number of ranks has changed. This module only decides. Every rank decides
+alike from the same input: the state that all daemons have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Left:
-    """A rank that a process was, and whose state the daemon has. It has committed `step`, or the step after it."""
+    """A rank whose process ended and whose state the daemon retains. It has committed `step`, or the step after it."""
     world: int
     rank: int
     step: int = 0
@@ -19,7 +19,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Image:
-    """What one daemon has of the state that a group of ranks has collected of the group before: that of `ranks`."""
+    """One daemon's image: the state of the previous group's `ranks`, which a later group has collected."""
     generation: int
     world: int
     ranks: tuple[int, ...]
@@ -28,32 +28,32 @@ class Image:
 
 @dataclass(frozen=True)
 class Found:
-    """What one daemon has of the run."""
+    """The state of the run that one daemon has."""
     left: tuple[Left, ...] = ()
     image: Image | None = None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """owners: which daemon has each rank of the group that is gone on from; empty: no group is whole. claims: each rank of
-    this group finds the state of the same rank on its own daemon. missing: in words, what a group lacks that left
-    something."""
+    """owners: the daemon of each rank of the group to continue from. Empty: no group is complete. claims: each rank of this
+    group finds the state of the same rank on its own daemon. missing: in words, what an incomplete group
+    lacks."""
     owners: tuple[int, ...] = ()
     claims: bool = False
     missing: str = ""
 
     @property
     def world(self) -> int:
-        """The number of ranks of that group; 0: there is none."""
+        """The number of ranks of the group to continue from. 0: there is no such group."""
         return len(self.owners)
 
 
-# What a daemon has of one rank: its step, whether it is where the same rank is now, and the number of the daemon.
+# The state of one rank on a daemon: its step, whether the same rank runs there now, and the daemon's number.
 _Candidate = tuple[int, bool, int]
 
 
 def _candidates(world: int, places: Sequence[int], found: Sequence[Found]) -> dict[int, list[_Candidate]]:
-    """By rank of such a group."""
+    """Returns the candidates of each rank of a previous group of `world` ranks."""
     candidates: dict[int, list[_Candidate]] = {}
     for daemon, has in enumerate(found):
         for left in has.left:
@@ -64,8 +64,8 @@ def _candidates(world: int, places: Sequence[int], found: Sequence[Found]) -> di
 
 
 def _of_one_step(candidates: Mapping[int, Sequence[_Candidate]]) -> tuple[int, list[_Candidate]] | None:
-    """(step, owner of each rank) of ranks that were in one group: none of them is more than a step ahead of another. The
-    newest such. A rank whose step is unknown, 0, fits any; one that fits for sure is preferred, within that step."""
+    """Returns (step, owner of each rank) of the newest consistent group: no rank is more than one step ahead of another.
+    A rank with unknown step (0) fits any group. For the newest step a rank with a known step is preferred."""
     steps = sorted({step for of_rank in candidates.values() for step, _, _ in of_rank}, reverse=True)
     newest: tuple[int, list[_Candidate]] | None = None
     for base in steps:
@@ -81,8 +81,8 @@ def _of_one_step(candidates: Mapping[int, Sequence[_Candidate]]) -> tuple[int, l
 
 
 def choose(places: Sequence[int], found: Sequence[Found]) -> Choice:
-    """places: the daemon of each rank of this group. A group of which every rank has left its state is gone on from; of
-    several, the one that has come farthest."""
+    """Chooses the group to continue from: a group of which every rank has left its state. Of several groups it takes the one
+    with the latest step. places: the daemon of each rank of this group."""
     worlds = sorted({left.world for has in found for left in has.left})
     best: tuple[tuple[int, bool], Choice] | None = None
     missing = ""
@@ -110,7 +110,7 @@ def _missing(world: int, absent: Sequence[int]) -> str:
 
 
 def whole_image(found: Sequence[Found]) -> Image | None:
-    """The newest of which all is there."""
+    """Returns the newest image of which all parts exist."""
     images = [has.image for has in found if has.image is not None]
     whole = [image for image in images if
              {rank for other in images if other.generation == image.generation for rank in other.ranks} >=
@@ -119,7 +119,7 @@ def whole_image(found: Sequence[Found]) -> Image | None:
 
 
 def common(first: int, count: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """(offset, elements) of what `count` elements from `first` on have in common with each of the ranges."""
+    """Yields (offset, elements) of the overlap of `count` elements from `first` on with each of the ranges."""
     for offset, elements in ranges:
         begin, end = max(first, offset), min(first + count, offset + elements)
         if begin < end:
@@ -128,17 +128,17 @@ def common(first: int, count: int, ranges: Sequence[tuple[int, int]]) -> Iterato
 
 @dataclass(frozen=True)
 class InPass:
-    """Where ranks go on in a pass over their loaders. consumed: batches that each of them drops, or has replayed. replayed:
-    the number of the batch with which the committed step is entered again. repeated: batches of the ranks before
-    that come again, because they cannot be shared out."""
+    """The position in a pass over the loaders from which ranks continue. consumed: batches that each rank drops or replays.
+    replayed: the number of the batch with which a rank repeats the committed step. repeated: batches that the previous
+    ranks trained and that are trained again, because they do not divide evenly."""
     consumed: int
     replayed: int
     repeated: int
 
 
 def place_in_pass(batch: int, every: int, before: int, now: int, length: int | None) -> InPass:
-    """Of a pass in which each of `before` ranks has committed a step with its batch number `batch`, and made a step every
-    `every` batches; `now` ranks share out what is left. length: batches of the pass for each of them."""
+    """Returns the position from which `now` ranks divide the rest of a pass. Before, each of `before` ranks made a step every
+    `every` batches and committed one with its batch `batch`. length: batches of the pass for each of the `now` ranks."""
     every = max(1, every)
     done = before * (batch + 1)
     consumed = done // now

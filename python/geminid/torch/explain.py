@@ -1,4 +1,4 @@
-"""What a prepared model does with its memory: as a table, and as a picture."""
+"""Shows how a prepared model uses its memory, as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import torch
 from geminid.torch.picture import plan_svg
 from geminid.torch.readings import bytes_text, find_keeper, keeper_of
 
-_MOST_ROWS = 40  # of moments in the table
+_MOST_ROWS = 40  # the most moments that the table shows
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The plan of a prepared model. ``str()`` is the table; a notebook shows the picture."""
+    """The plan of a prepared model. ``str()`` returns the table. A notebook shows the picture."""
     table: str
     svg: str
-    plan: dict[str, Any] | None  # as geminid_engine_plan of geminid/c_api.h has it
-    # On a GPU limit_bytes of torch's allocator, and units: name, forward_peak_bytes and backward_peak_bytes of each, measured
-    # in the first two steps. None on the host device.
+    plan: dict[str, Any] | None  # the document of geminid_engine_plan in geminid/c_api.h
+    # On a GPU: limit_bytes of torch's allocator, and units with name, forward_peak_bytes and backward_peak_bytes. The first two
+    # steps measure the peaks. None on the host device.
     torch_memory: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         return self.table
 
     def __repr__(self) -> str:
-        """What a prompt shows after the table."""
+        """The text that a Python prompt shows."""
         moments = 0 if self.plan is None else len(self.plan["moments"])
         return f"<plan of {moments} moments; .save('plan.svg') writes its picture>"
 
@@ -38,12 +38,12 @@ class Explanation:
         return self.svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the picture, a stand-alone SVG."""
+        """Writes the picture as a stand-alone SVG."""
         pathlib.Path(path).write_text(self.svg, encoding="utf-8")
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Columns, the first to the left and the others to the right."""
+    """Aligns columns: the first to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]).rstrip()
             for row in rows]
@@ -70,7 +70,7 @@ def _summary(keeper: Any, said: dict[str, Any]) -> str:
 
 
 def _moments(plan: dict[str, Any]) -> str:
-    """A row for each moment of an iteration: what it computes with, what is loaded and evicted, what it waits for."""
+    """Returns a row for each moment of an iteration: chunks used, loads, evictions and waits."""
     chunks = plan["chunks"]
     rows: list[tuple[str, ...]] = [("moment: weights in use", "loads", "evicts", "compute", "waits")]
     for number, moment in enumerate(plan["moments"][:_MOST_ROWS]):
@@ -86,7 +86,7 @@ def _moments(plan: dict[str, Any]) -> str:
 
 
 def _torch_memory(said: dict[str, Any]) -> str:
-    """A row for each unit: the most that torch had while the unit ran, for its weights, activations and all that was kept."""
+    """Returns a row for each unit: the peak of torch's memory while the unit ran. It includes weights and activations."""
     rows: list[tuple[str, ...]] = [(f"torch's memory, at most {bytes_text(said['limit_bytes'])}: unit", "forward", "backward")]
     for unit in said["units"][:_MOST_ROWS]:
         peaks = (unit["forward_peak_bytes"], unit["backward_peak_bytes"])
@@ -96,15 +96,15 @@ def _torch_memory(said: dict[str, Any]) -> str:
 
 
 def explain(model: torch.nn.Module, *, file: TextIO | None = None) -> Explanation:
-    """Prints the plan as a table: device memory, what moves in a step beside what must, and each moment of it.
+    """Prints the plan as a table: device memory, the bytes a step moves and the least it must move, and each moment.
 
     model: a prepared model, a part of one, or a module around one.
     file: sys.stdout where None.
 
-    Returns the table, the picture (``.svg``, ``.save("plan.svg")``; a notebook shows it), the plan as data, and on a GPU
-    ``.torch_memory``: the most that torch's allocator had in each unit, which the table has too. Before
-    the first step there is no plan yet, and the table says so. With GEMINID_DISABLE=1 it says that. Raises
-    InvalidArgument for a model that is not prepared.
+    Returns the table, the picture (``.svg``, ``.save("plan.svg")``; a notebook shows it) and the plan as data. On a GPU it
+    also returns ``.torch_memory``: the peak of torch's allocator in each unit, which the table shows, too. Before the first
+    step, and with GEMINID_DISABLE=1, there is no plan and the table says so. Raises InvalidArgument for a model that is not
+    prepared.
     """
     if os.environ.get("GEMINID_DISABLE") == "1" and find_keeper(model) is None:
         made = Explanation("not prepared: GEMINID_DISABLE=1", "", None)

@@ -1,5 +1,5 @@
-"""The engine of a model: by blocks where the device memory allows it, else by modules, else a refusal that says how much
-would be enough."""
+"""Makes the engine of a model. Units are blocks if the device memory suffices, else modules. If neither fits, the error
+says how much memory suffices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _engine(session: Session, ranks: Ranks, records: Records, units: Sequence[Un
 
 
 def initialize(engine: engine_.Engine, records: Records, sources: weights_.Sources) -> None:
-    """With the values that the parameters have, or their files."""
+    """Fills the engine with the values of the parameters, or of their files."""
     tensors = [parameter.detach() for parameter in records]
     given = [sources.get(parameter) for parameter in records]
 
@@ -56,13 +56,13 @@ def _ids(unit: Unit) -> tuple[Any, int]:
 
 
 def _try_units(engine: engine_.Engine, units: Sequence[Unit]) -> None:
-    """Raises ResourceExhausted where the weights of one do not fit."""
+    """Raises ResourceExhausted if the weights of one unit do not fit."""
     for unit in units:
         engine.finish(engine.use(engine_.EVALUATE, *_ids(unit)))
 
 
 def _needed_bytes(engine: engine_.Engine, unit: Unit, place: Place) -> int:
-    """The engine's memory for a unit's weights and, where they stay while it computes, its largest gradient beside them."""
+    """Returns the engine's memory for a unit's weights, plus its largest gradient if weights stay while it computes."""
     ids = [record.id for record in unit.records]
     trained = [record.id for record in unit.records if record.trained]
     beside = ids if place.stable_addresses else []
@@ -81,7 +81,7 @@ def _check_units(engine: engine_.Engine, units: Sequence[Unit], place: Place, ar
 
 def engine_of_former(model: torch.nn.Module, records: Records, session: Session, ranks: Ranks,
                      optimizer: engine_.Optimizer, granularity: str, options: Mapping[str, Any]) -> engine_.Engine:
-    """That of a rank of another group, with what it left."""
+    """Makes the engine of a rank of a previous group, with the state that this rank left."""
     units = choose_units(model, lambda parameter: parameter in records, granularity)
     return _engine(session, ranks, records, units, optimizer, place_of(session), options)
 
@@ -89,8 +89,8 @@ def engine_of_former(model: torch.nn.Module, records: Records, session: Session,
 def make_engine(model: torch.nn.Module, records: Records, give_values: Callable[[engine_.Engine], None], session: Session,
                 ranks: Ranks, optimizer: engine_.Optimizer, granularity: str | None, place: Place, offloads: bool,
                 options: Mapping[str, Any]) -> tuple[engine_.Engine, list[Unit], str]:
-    """(engine, units, granularity). The engine has the values that it was given, or those of the process before. offloads:
-    and a store of activations."""
+    """Returns (engine, units, granularity). The engine has the values that it was given, or those of the previous process.
+    offloads: also make a store of activations."""
     arena_bytes = session.describe()["arena_bytes"]
     passing_bytes = PLACES * place_bytes(arena_bytes) if offloads else 0
     for tried in ("block", "leaf") if granularity is None else (granularity,):

@@ -1,5 +1,5 @@
-"""Which parameters have a gradient for the script. The engine has the values, drops those of a step only together, and keeps
-none after a step, where PyTorch's stay until zero_grad()."""
+"""Records which parameters have a gradient from the script's view. The engine has the values. It drops a step's gradients
+only all together, and after a step it has none. PyTorch's gradients stay until zero_grad()."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 
 class Gradients:
-    """Of one prepared model."""
+    """The gradients of one prepared model."""
 
     __slots__ = ("there", "dropped", "spent", "zeros")
 
     def __init__(self) -> None:
-        self.there = 0  # records with has_gradient
-        self.dropped: str | None = None  # a parameter whose gradient the script has dropped and the engine has
-        self.spent = False  # a step has used them, and zero_grad() did not follow
-        self.zeros: set[Record] = set()  # those that zero_grad(set_to_none=False) left with a gradient of zeros
+        self.there = 0  # the number of records with has_gradient
+        self.dropped: str | None = None  # a parameter whose gradient the script dropped but the engine still has
+        self.spent = False  # a step used the gradients, and no zero_grad() followed
+        self.zeros: set[Record] = set()  # parameters that zero_grad(set_to_none=False) left with a gradient of zeros
 
     def are_of(self, record: Record) -> bool:
         return record.has_gradient or record in self.zeros
 
     def drop(self, record: Record) -> None:
-        """By parameter.grad = None, as zero_grad() of a module does for each parameter."""
+        """Handles parameter.grad = None. A module's zero_grad() does so for each parameter."""
         self.zeros.discard(record)
         if record.has_gradient:
             record.has_gradient = False
@@ -34,11 +34,11 @@ class Gradients:
             self.dropped = record.name
 
     def clear(self) -> None:
-        """All but zeros."""
+        """Forgets all gradients except `zeros`."""
         self.there, self.dropped, self.spent = 0, None, False
 
     def check(self) -> None:
-        """Before a step or a norm."""
+        """Call it before a step or a norm. Raises Refused for gradients that differ from PyTorch's."""
         if self.spent:
             raise Refused(
                 "optimizer.step() has used the gradients, and PyTorch would use them once more, beside those that came since; "

@@ -1,9 +1,10 @@
-"""A run goes on as another number of ranks, from what the ranks before left in the memory of daemons.
+"""Continues a run with another number of ranks, from the state that the previous ranks left in the daemons' memory.
 
-One process on each daemon, its first rank, claims what the ranks before left there, as the processes that would follow
-them: each finishes its part of the last step and copies what it keeps into the daemon's image. When every image is whole, the
-ranks before are gone, and the new ones, which may be on other hosts, take their shards from the images. An image goes when
-every new rank has committed a step. Whenever a process dies, one of the two is whole.
+On each daemon the first rank's process claims the state that the previous ranks left there, in place of those ranks. Each
+previous rank finishes its part of the last step and copies its state into the daemon's image. When every image is
+complete, the previous ranks are deleted. The new ranks, which may be on other hosts, read their shards from the images. An
+image is deleted when every new rank has committed a step. Whenever a process dies, one of the two is complete: the
+previous ranks or the images.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from geminid.torch.tensors import address_of
 T = TypeVar("T")
 
 _INSTALLED = "/run/geminid/geminid.sock"
-_HOLDER_SUFFIX = ".holder"  # beside it: the socket of geminid-holder
-_PATIENCE_SECONDS = 30.0  # for processes of the group before that are ending, which torchrun gives as long
+_HOLDER_SUFFIX = ".holder"  # the socket of geminid-holder is the daemon's path with this suffix
+_PATIENCE_SECONDS = 30.0  # for processes of the previous group to end; torchrun waits as long for them
 _CONNECT_SECONDS = 60.0
-_MEET_SECONDS = 5.0  # well below what ranks wait for each other
+_MEET_SECONDS = 5.0  # well below the time that ranks wait for each other
 _TCP = 2
-_STEPS_OF_IMAGE = 2  # when a rank has made so many, each has committed one
+_STEPS_OF_IMAGE = 2  # when one rank has made two steps, every rank has committed one
 
 
 @dataclass(frozen=True)
 class Script:
-    """What this process trains. check: raises Refused for the terms of another script. make_engine: of such a session, such
-    ranks and such a unit."""
+    """The training of this process. check: raises Refused for the terms of another script. make_engine: makes the engine for
+    a session, ranks and a granularity."""
     records: Sequence[Record]
     state_dtype: str
     check: Callable[[Mapping[str, Any]], None]
@@ -65,12 +66,12 @@ class _Spot:
 
 @dataclass(frozen=True)
 class _Run:
-    """name: of the run. is_kept: whether what this process has outlives it."""
+    """name: the run's name. is_kept: whether the daemon retains this process's memory after its death."""
     name: str
     is_kept: bool
 
     def session(self, left: elastic.Left, device_bytes: int) -> Session:
-        """Of a rank of the group before. Without device memory it can only end."""
+        """Opens the session of a rank of the previous group. Without device memory this session can only end."""
         return Session(device_bytes, place=_Spot(left.rank, left.world, 0, 1), run=self.name, device=left.device,
                        keep_on_death=self.is_kept)
 
@@ -89,13 +90,13 @@ def _answers(path: str) -> bool:
 
 
 def _daemon() -> tuple[str, str] | None:
-    """(socket, what tells daemons apart) of the daemon that this process will have; None: one of its own."""
+    """Returns (socket, a text unique to the daemon) of this process's daemon. None: it starts a daemon of its own."""
     path = os.environ.get("GEMINID_SOCKET") or _INSTALLED
     give_up = time.monotonic() + _CONNECT_SECONDS
     while not _answers(path):
         if not os.path.exists(path + _HOLDER_SUFFIX) or time.monotonic() > give_up:
             return None
-        time.sleep(0.1)  # a daemon that died, and what it had is held for the next
+        time.sleep(0.1)  # the daemon has died, and geminid-holder retains its state for the next one
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     found = os.stat(path)
@@ -103,7 +104,7 @@ def _daemon() -> tuple[str, str] | None:
 
 
 def _look(run: str) -> dict[str, Any]:
-    """What this process sees, for the others."""
+    """Returns the run's state that this process sees on its daemon. The other ranks read it."""
     daemon = _daemon()
     if daemon is None:
         return {"daemon": f"none {secrets.token_hex(8)}", "left": [], "image": False}
@@ -113,7 +114,7 @@ def _look(run: str) -> dict[str, Any]:
 
 
 def _agree(ranks: Ranks, problem: BaseException | None) -> None:
-    """Raises on all ranks what one of them has."""
+    """Raises an error on all ranks if one of them has a problem."""
     texts = ranks.gather(b"" if problem is None else f"{type(problem).__name__}: {problem}".encode())
     if problem is not None:
         raise problem
@@ -123,8 +124,8 @@ def _agree(ranks: Ranks, problem: BaseException | None) -> None:
 
 
 def _together(ranks: Ranks, work: Callable[[], T]) -> T:
-    """What this rank makes. All ranks meet until each is done, so that none waits too long for one that works. Raises on all
-    ranks what one of them has raised."""
+    """Returns this rank's result of `work`. All ranks meet again and again until each is done, so that a busy rank does not
+    exceed the others' timeouts. Raises on all ranks if `work` raised on one."""
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(work)
         is_done = False
@@ -136,7 +137,7 @@ def _together(ranks: Ranks, work: Callable[[], T]) -> T:
 
 
 def _each(work: Callable[[T], object], items: Iterable[T]) -> None:
-    """At once, since they wait for each other. Raises what the first has raised, after all."""
+    """Runs all at the same time, because they wait for each other. When all have ended, raises the first error."""
     items = list(items)
     if items:
         with ThreadPoolExecutor(len(items)) as pool:
@@ -145,15 +146,15 @@ def _each(work: Callable[[T], object], items: Iterable[T]) -> None:
 
 
 class _Former:
-    """A rank of the group before, as the process that follows it."""
+    """A rank of the previous group. This process takes the place of that rank's next process."""
 
     def __init__(self, run: _Run, left: elastic.Left) -> None:
         self._run, self._left = run, left
         self.rank = left.rank
-        self.terms: dict[str, Any] = {}  # without them its process died before its first step
+        self.terms: dict[str, Any] = {}  # empty: its process died before its first step
         self.engine: Engine | None = None
         self.pieces: list[Piece] = []
-        self.address = 0  # of theirs in the image
+        self.address = 0  # the address of its pieces in the image
         self._ranks: Ranks | None = None
         self._session: Session | None = None
 
@@ -161,7 +162,7 @@ class _Former:
         return f"rank {self.rank} of {self._left.world}"
 
     def claim(self, script: Script) -> None:
-        """Its memory; waits for its process to end."""
+        """Claims the rank's memory. Waits until the rank's process has ended."""
         give_up = time.monotonic() + _PATIENCE_SECONDS
         while self._session is None:
             try:
@@ -181,13 +182,13 @@ class _Former:
         self._held.make_notes(int(terms["bytes of a note"]))
 
     def finish(self, script: Script, connect: Callable[[elastic.Left], Ranks]) -> None:
-        """Its part of the last step, with the others."""
+        """Finishes the rank's part of the last step together with the other ranks."""
         assert self._session is not None
         self._ranks = connect(self._left)
         try:
             self.engine = script.make_engine(self._session, self._ranks, str(self.terms["unit"]))
         except BaseException:
-            self._ranks.close()  # nobody waits for it
+            self._ranks.close()  # so that the other ranks do not wait for this one
             raise
 
     def note(self) -> bytes | None:
@@ -195,12 +196,12 @@ class _Former:
         return self._held.notes.read(self.engine.committed)
 
     def copy(self) -> None:
-        """What it keeps, to the image."""
+        """Copies the rank's state to the image."""
         assert self.engine is not None
         read_pieces(self.engine, self.pieces, self.address)
 
     def end(self, leaves: bool) -> None:
-        """leaves: its memory stays for another process."""
+        """Ends the rank's session. leaves: the daemon retains its memory for another process."""
         try:
             if self._session is not None and leaves:
                 self._session.leave()
@@ -211,7 +212,7 @@ class _Former:
 
 
 def _own_address() -> str:
-    """Of this host, as the host of MASTER_ADDR reaches it."""
+    """Returns the address at which the host of MASTER_ADDR reaches this host."""
     master = os.environ.get("MASTER_ADDR", "127.0.0.1")
     try:
         family, kind, _, _, address = socket_.getaddrinfo(master, 9, type=socket_.SOCK_DGRAM)[0]
@@ -230,7 +231,7 @@ def _free_port() -> int:
 
 
 class Handover:
-    """Of one process. world: how many ranks there were before; 0: nothing is gone on from. why_not: in words."""
+    """The takeover of one process. world: the number of previous ranks; 0: the run starts anew. why_not: the reason."""
 
     def __init__(self, ranks: Ranks, memory: ImageMemory | None) -> None:
         self.world, self.step, self.why_not = 0, 0, ""
@@ -242,8 +243,8 @@ class Handover:
         self._closed = memory is None
 
     def take_image(self, image: elastic.Image, check: Callable[[Mapping[str, Any]], None]) -> None:
-        """From here on it knows what all images say. All ranks must. Raises what `check` raises of an image's terms; nothing
-        has changed then."""
+        """Reads the headers of all images. All ranks must call it. If `check` raises for the terms of an image, this
+        raises the same, and nothing has changed."""
         mine = self._memory is not None and self._memory.found is not None and (
             self._memory.found.generation == image.generation)
         headers = self._ranks.gather(self._memory.header() if mine and self._memory is not None else b"")
@@ -255,13 +256,13 @@ class Handover:
         self.world, self.step, self.notes = image.world, self._progress.step, self._progress.notes
 
     def fill(self, engine: Engine) -> None:
-        """Gives the engine its shards of the images, and their step. All ranks must."""
+        """Fills the engine with its shards of the images and with their step. All ranks must call it."""
         def zeros(_parameter: int, _first: int, address: int, count: int) -> None:
             ctypes.memset(address, 0, 4 * count)
 
         engine.initialize(zeros)
         nothing = torch.empty(1)
-        engine.write_shard(0, VALUE, 0, address_of(nothing), 0)  # after it no rank has copies on its device
+        engine.write_shard(0, VALUE, 0, address_of(nothing), 0)  # after this call no rank has copies on its device
         scratch = torch.empty(BLOCK_BYTES, dtype=torch.uint8)
         for rank, contents in self._parts:
             writer, nbytes = Writer(engine, contents), contents.places()[-1]
@@ -275,19 +276,19 @@ class Handover:
         engine.restore(self._progress.step, self._progress.updates, self._progress.tensor_state)
 
     def stepped(self) -> None:
-        """A step was committed that is not of the ranks before."""
+        """Call it when a new step is committed, not a replayed one."""
         self._steps += 1
         if self._steps >= _STEPS_OF_IMAGE:
             self.close()
 
     def leave(self) -> None:
-        """What images have is for the next process."""
+        """Lets the daemon retain the images for the next process."""
         if self._memory is not None and not self._closed:
             self._memory.leave()
         self._closed = True
 
     def close(self) -> None:
-        """Gives this process's image back, if it has one, and what was read from all images."""
+        """Frees this process's image, if it has one, and the data that was read from all images."""
         if self._memory is not None and not self._closed:
             self._memory.close()
         self._closed = True
@@ -295,7 +296,7 @@ class Handover:
 
 
 class _Group:
-    """This group of ranks, while it finds out what it goes on from."""
+    """This group of ranks, while it decides what it continues from."""
 
     def __init__(self, ranks: Ranks, run: _Run) -> None:
         self.ranks, self.run = ranks, run
@@ -314,7 +315,7 @@ class _Group:
         return not any(self._left) and not any(self._has_image)
 
     def find(self) -> list[elastic.Found]:
-        """What each daemon has. All ranks must."""
+        """Returns the state that each daemon has. All ranks must call it."""
         def open_image() -> None:
             if self.leads and self._has_image[self.daemon]:
                 self._open_image()
@@ -331,8 +332,8 @@ class _Group:
         return self.memory
 
     def collect(self, choice: elastic.Choice, script: Script) -> elastic.Image | None:
-        """Images of what the group before has left; None: it has committed nothing. Where it fails, all of it stays. All
-        ranks must."""
+        """Collects the state of the previous group into images. None: that group has committed nothing. If it fails, all state
+        stays where it was. All ranks must call it."""
         formers = [_Former(self.run, left) for left in self._left[self.daemon]
                    if self.leads and left.world == choice.world and choice.owners[left.rank] == self.daemon]
         before, is_done = LIB.failed, False
@@ -363,11 +364,11 @@ class _Group:
         return image
 
     def _all(self, mine: Iterable[bool]) -> bool:
-        """Of all ranks."""
+        """Returns whether the values of all ranks are true."""
         return b"0" not in self.ranks.gather(b"1" if all(mine) else b"0")
 
     def _connecting(self, choice: elastic.Choice) -> Callable[[elastic.Left], Ranks]:
-        """How the ranks of the group before meet. Their order is what it was, and so are all sums."""
+        """Returns a function that connects the previous group's ranks. Their order is unchanged, and so are all sums."""
         offer = {"address": _own_address(), "port": _free_port()} if self.leads else {}
         offers = [json.loads(data) for data in self.ranks.gather(json.dumps(offer).encode())]
         first = offers[self.leaders[choice.owners[0]]]
@@ -415,7 +416,7 @@ class _Group:
             self.memory.complete(image)
 
     def end_others(self, choice: elastic.Choice, collected: bool) -> None:
-        """Gives back what ranks left of whom nobody goes on. Processes that live keep what they have. All ranks must."""
+        """Frees the state of ranks that no rank continues from. Live processes keep theirs. All ranks must call it."""
         def end() -> None:
             for left in self._left[self.daemon] if self.leads else ():
                 is_claimed = choice.claims and left.world == choice.world and self.places[left.rank] == self.daemon
@@ -431,10 +432,10 @@ class _Group:
 
 
 def take_over(ranks: Ranks, run: str, is_kept: bool, script: Script) -> Handover | None:
-    """What this group of ranks goes on from, before its sessions are there. All ranks must. None: nothing was left, or each
-    rank finds in its own session what its process before left.
+    """Finds what this group of ranks continues from. All ranks must call it, before their sessions exist. None: nothing was
+    left, or each rank finds the state of its previous process in its own session.
 
-    Raises Refused where another script has left it, and ResourceExhausted where there is no room to share it out."""
+    Raises Refused if another script left the state, and ResourceExhausted if memory for the images does not suffice."""
     group = _Group(ranks, _Run(run, is_kept))
     if group.found_nothing():
         return None

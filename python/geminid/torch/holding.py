@@ -1,4 +1,4 @@
-"""What a process holds in the daemon's memory beside its weights, for the process that takes over from it."""
+"""Data in the daemon's memory, beside the weights, for the process that takes over from this one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _HEADER = struct.Struct("<QQI4x")  # number, bytes, checksum
 _TERMS_BYTES = 256 << 10
-NOTE_BYTES = 1 << 20  # beside buffers
+NOTE_BYTES = 1 << 20  # in addition to the buffers
 RUN_NAME_MAX = 63
-# They change no bit, and nothing of what is kept.
+# Options that change neither the results nor the layout of the retained memory.
 _FREE_OPTIONS = {"update_threads", "timeout_seconds", "state_disk_limit_bytes", "state_disk_endurance_bytes"}
 
 
 class Slots:
-    """Numbered notes, of which the last `count` are there. One that a death has cut short is not there."""
+    """Numbered notes in memory. The last `count` of them are readable. A note that a death interrupted is not."""
 
     def __init__(self, address: int, nbytes: int, count: int) -> None:
         self._address, self._each, self._count = address, nbytes // count, count
@@ -49,7 +49,7 @@ class Slots:
         ctypes.memmove(place, _HEADER.pack(number, len(data), zlib.crc32(data)), _HEADER.size)
 
     def read(self, number: int) -> bytes | None:
-        """None: it is not there."""
+        """Returns a note, or None if it is absent or incomplete."""
         place = self._place(number)
         found, size, checksum = _HEADER.unpack(ctypes.string_at(place, _HEADER.size))
         if found != number or not 0 < size <= self._each - _HEADER.size:
@@ -59,7 +59,7 @@ class Slots:
 
 
 def run_name(resume: bool | str) -> tuple[str | None, bool]:
-    """Of the run that a process may take over, and whether its own memory is kept when it dies."""
+    """Returns the name of the run to resume, and whether the daemon retains this process's memory after its death."""
     if isinstance(resume, str):
         if not 0 < len(resume) <= RUN_NAME_MAX:
             raise InvalidArgument(f"resume={resume!r} is the name of a run: 1 to {RUN_NAME_MAX} characters")
@@ -69,20 +69,20 @@ def run_name(resume: bool | str) -> tuple[str | None, bool]:
         return None, False
     given = [os.environ.get(name, "") for name in ("GEMINID_JOB_ID", "TORCHELASTIC_RUN_ID")]
     name = ".".join(part for part in given if part not in ("", "none"))
-    if not name:  # torchrun's id is none where it was given none. The port may change with the host of the first rank.
+    if not name:  # torchrun without an id sets "none". The port may change with the first rank's host.
         port = os.environ.get("MASTER_PORT", "")
         name = f"{given[1] or 'run'}:{port}"
     return (name if len(name) <= RUN_NAME_MAX else marked(name)), starts_before() < most
 
 
 def marked(name: str) -> str:
-    """A name that follows from this one and is another, at most as long as a run's may be."""
+    """Returns another name derived from this one. It is at most as long as a run's name may be."""
     mark = f"+{zlib.crc32(name.encode()):08x}"
     return name[:RUN_NAME_MAX - len(mark)] + mark
 
 
 def starts_before() -> int:
-    """How often torchrun has started the ranks before this time."""
+    """Returns how often torchrun has started the ranks before this start."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 
 
@@ -93,7 +93,7 @@ def warn_of_own_daemon(session: Session) -> None:
 
 
 def warn_of_no_restarts(resume: bool | str) -> None:
-    """Of the first rank of a torchrun that keeps nothing for ranks that it starts again."""
+    """Warns, on the first rank, that the daemon retains nothing because torchrun does not restart ranks."""
     is_first = os.environ.get("RANK") == "0" and "TORCHELASTIC_RUN_ID" in os.environ
     if resume is True and is_first and not int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)):
         warnings.warn("resume=True: torchrun has --max-restarts 0, so nothing is left for ranks that it starts again when their "
@@ -106,7 +106,7 @@ def _code(record: Record, shape: Iterable[int]) -> str:
 
 def terms_of(records: Mapping[torch.nn.Parameter, Record], optimizer: Optimizer,
              engine_options: Mapping[str, Any]) -> dict[str, Any]:
-    """What must be the same in the process that takes over."""
+    """Returns the terms: the settings that the process that takes over must have in common with this one."""
     codes = [_code(record, parameter.shape) for parameter, record in records.items()]
     return {"optimizer": optimizer.kind,
             "options of the optimizer": {name: value for name, value in optimizer.options.items()
@@ -119,18 +119,18 @@ def terms_of(records: Mapping[torch.nn.Parameter, Record], optimizer: Optimizer,
 
 
 def _fixed(kind: str) -> set[str]:
-    """Options of which a kind of state depends, or that a step cannot change."""
+    """Returns the options that the state depends on, or that a step cannot change."""
     per_step = {"weight_decay", "beta1", "beta2", "epsilon"} if kind in ("adamw", "adam", "lion", "lamb", "lars") else {
         "weight_decay", "epsilon"}
     return {field[0] for field in _structs.Optimizer._fields_} - per_step
 
 
 class Holding:
-    """Of one session, made before its engine."""
+    """The held memory of one session. Make it before the session's engine."""
 
     notes: Slots
     mine: dict[str, Any]
-    handed: Handover | None = None  # what another number of ranks left; without a world: they left not all of it
+    handed: Handover | None = None  # from another number of ranks; with world 0 their state is incomplete
 
     def __init__(self, session: Session) -> None:
         address, self.found = session.hold("torch terms", _TERMS_BYTES)
@@ -138,20 +138,20 @@ class Holding:
         self._session = session
 
     def make_notes(self, nbytes: int) -> None:
-        """Room for two notes of so many bytes."""
+        """Allocates two notes of `nbytes` each."""
         address, _ = self._session.hold("torch notes", 2 * nbytes)
         self.notes = Slots(address, 2 * nbytes, 2)
         self._note_bytes = nbytes
 
     def take(self, handed: Handover | None, engine: Engine) -> None:
-        """What other ranks left is not needed where an engine has gone on from what its own rank left."""
+        """Stores the handover. If the engine resumed from its own rank's state, the handover is not needed and is closed."""
         if handed is not None and engine.resumed() is not None:
             handed.close()
         else:
             self.handed = handed
 
     def left(self) -> dict[str, Any] | None:
-        """The terms of the process before; None: it left nothing."""
+        """Returns the terms of the previous process. None: it left nothing."""
         data = self._terms.read(0) if self.found else None
         return None if data is None else json.loads(data)
 
@@ -164,7 +164,7 @@ class Holding:
 
 
 def check(left: Mapping[str, Any], mine: Mapping[str, Any], records: Mapping[torch.nn.Parameter, Record]) -> None:
-    """Raises Refused naming what differs from the process before."""
+    """Raises Refused that names the setting in which the previous process differs."""
     for name, value in mine.items():
         if name == "parameters" or left.get(name) == value:
             continue

@@ -1,4 +1,4 @@
-"""What runs before and after each call of a module that is a unit, and of the model as a whole."""
+"""The hooks before and after each call of a unit's module, and of the whole model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Hook = Callable[..., None]
 
 
 def _begin_at(tensor: Any, call: Call) -> None:
-    """When the tensor's gradient is there, what it was the input of ends, and then the call begins: in the
+    """When the tensor's gradient is complete, the call that used the tensor as input ends. Then this call begins. In the
     other order two units would be on the device."""
     ending = tensor._geminid_ending = getattr(tensor, "_geminid_ending", None) or []
 
@@ -58,7 +58,7 @@ def _before_unit(keeper: Keeper, unit: Unit) -> Hook:
 def _after_unit(keeper: Keeper, unit: Unit) -> Hook:
     def hook(_module: torch.nn.Module, _args: Any, _kwargs: Any, result: Any) -> None:
         if not unit.stack or not keeper.turn.is_mine():
-            return  # its begin had failed
+            return  # the hook before the call has failed
         held, call = unit.stack.pop()
         if keeper.torch_memory is not None:
             keeper.torch_memory.peaks.end(unit, FORWARD)
@@ -98,7 +98,7 @@ def _after_model(keeper: Keeper) -> Hook:
 
 
 def _outside_of_graphs(hook: Hook) -> Hook:
-    """torch.compile breaks its graph at the hook, and says why where it may not."""
+    """Makes torch.compile break its graph at the hook. With fullgraph=True torch.compile reports the reason."""
     disable: Any = torch.compiler.disable
     outside = disable(hook)
     outside._torchdynamo_disable_msg = (
@@ -108,7 +108,7 @@ def _outside_of_graphs(hook: Hook) -> Hook:
 
 
 def attach(model: torch.nn.Module, keeper: Keeper) -> None:
-    """An exception in a forward, which is how checkpoints stop early, runs the hooks after it too."""
+    """Attaches the hooks. The hooks after a forward also run after an exception, such as the early stop of a checkpoint."""
     for unit in keeper.units:
         unit.module.register_forward_pre_hook(_outside_of_graphs(_before_unit(keeper, unit)), with_kwargs=True)
         unit.module.register_forward_hook(_outside_of_graphs(_after_unit(keeper, unit)), with_kwargs=True, always_call=True)

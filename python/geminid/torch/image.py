@@ -1,7 +1,7 @@
-"""The state of a group of ranks in memory that outlives its processes, until another group has committed a step of its own.
+"""The state of a group of ranks in memory that outlives its processes, until another group has committed its own step.
 
-Each daemon's image has what the ranks on that daemon kept: pieces of tensors, whose places do not depend on the number of
-ranks. A record says that it is whole, and is written last.
+Each daemon's image has the state of that daemon's ranks: pieces of tensors, whose positions do not depend on the number of
+ranks. A record, written last, marks the image as complete.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from geminid.torch.parameter import Record
 from geminid.torch.tensors import address_of
 
 _RECORD_BYTES = 64 << 10
-_RECORD, _STATE = "ranks before", "state of ranks before"  # what is held is called so
+_RECORD, _STATE = "ranks before", "state of ranks before"  # the names of the held memory
 _LINE = 64
 _PIECE_ELEMENTS = 1 << 20
-BLOCK_BYTES = 4 << 20  # of what travels between ranks at once; whole elements of any type
+BLOCK_BYTES = 4 << 20  # the size of one broadcast; a multiple of every element size
 _TYPES = {FLOAT32: torch.float32, BFLOAT16: torch.bfloat16, FLOAT16: torch.float16, INT8: torch.int8, UINT8: torch.uint8}
 
 
 def run_of_image(run: str) -> str:
-    """The name under which a run's image is kept, which is nobody else's."""
+    """Returns the run name of the run's image. No other run has this name."""
     return marked(run)
 
 
@@ -43,7 +43,7 @@ def _on_line(nbytes: int) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """Elements of one of a parameter's arrays that one rank kept."""
+    """Elements of one array of a parameter, which one rank stored."""
     parameter: int
     kind: int
     offset: int
@@ -61,7 +61,7 @@ class Piece:
 
 @dataclass
 class Contents:
-    """What one image says of itself. notes: of geminid.torch.resume, by rank. terms: of the script (holding.terms_of)."""
+    """The header of one image. notes: of geminid.torch.resume, by rank. terms: of the script (holding.terms_of)."""
     pieces: list[Piece] = field(default_factory=list)
     step: int = 0
     updates: int = 0
@@ -70,7 +70,7 @@ class Contents:
     terms: dict[str, Any] = field(default_factory=dict)
 
     def places(self) -> list[int]:
-        """Where each piece begins, and where the last one ends."""
+        """Returns the offset of each piece, and the end of the last."""
         places = [0]
         for piece in self.pieces:
             places.append(places[-1] + _on_line(piece.nbytes))
@@ -78,7 +78,7 @@ class Contents:
 
 
 def pieces_of(engine: Engine, records: Sequence[Record], state_type: int) -> list[Piece]:
-    """What an engine's rank keeps. Optimizer state is of `state_type`; trained values are the fp32 masters."""
+    """Returns the pieces that an engine's rank stores. Optimizer state is of `state_type`; trained values are fp32 masters."""
     pieces = []
     for record in records:
         for kind in (VALUE, EXP_AVG, EXP_AVG_SQ):
@@ -95,7 +95,7 @@ def _bytes_at(address: int, nbytes: int) -> torch.Tensor:
 
 
 def read_pieces(engine: Engine, pieces: Sequence[Piece], address: int) -> None:
-    """Copies pieces of an engine to the address, one after the other."""
+    """Copies an engine's pieces to the address, one after the other."""
     values = torch.empty(_PIECE_ELEMENTS)
     for piece in pieces:
         size = piece.dtype.itemsize
@@ -107,14 +107,14 @@ def read_pieces(engine: Engine, pieces: Sequence[Piece], address: int) -> None:
 
 
 class Writer:
-    """Takes blocks of images and gives the engine what its rank keeps of them."""
+    """Takes blocks of images and writes the elements of its rank's shards to the engine."""
 
     def __init__(self, engine: Engine, contents: Contents) -> None:
         self._engine, self._pieces, self._places = engine, contents.pieces, contents.places()
         self._shards: dict[int, list[tuple[int, int]]] = {}
 
     def write(self, begin: int, block: torch.Tensor) -> None:
-        """`block`: bytes of the image's pieces from `begin` on."""
+        """Writes one block. block: bytes of the image's pieces from `begin` on."""
         end = begin + block.numel()
         first = bisect.bisect_right(self._places, begin) - 1
         for piece, place in zip(self._pieces[first:], self._places[first:-1]):
@@ -137,7 +137,7 @@ class Writer:
 
 
 class ImageMemory:
-    """One daemon's image: a session of its own, which the first rank on that daemon has."""
+    """One daemon's image, in a separate session. The first rank on that daemon owns the session."""
 
     def __init__(self, connect: Callable[[], Session]) -> None:
         self._connect = connect
@@ -146,7 +146,7 @@ class ImageMemory:
         self.found: Image | None = None
         record = self._record.read(0)
         if record is None:
-            self._begin_anew()  # without what a process that died had not completed
+            self._begin_anew()  # drops the incomplete image of a process that died
             return
         said = json.loads(record)
         self.address, is_there = self._session.hold(_STATE, said["bytes"])
@@ -165,7 +165,7 @@ class ImageMemory:
         self.found = None
 
     def make(self, contents: Contents) -> int:
-        """Room for other contents, whose header is there; returns the address of their pieces."""
+        """Allocates memory for other contents, writes their header, and returns the address of their pieces."""
         if self.address:
             self._begin_anew()
         header = pickle.dumps(contents)
@@ -179,7 +179,7 @@ class ImageMemory:
         return self.address + _on_line(self.header_bytes)
 
     def complete(self, image: Image) -> None:
-        """One store: from here on it is whole."""
+        """Marks the image as complete with one store."""
         self._record.write(0, json.dumps({
             "generation": image.generation, "world": image.world, "ranks": image.ranks, "step": image.step,
             "bytes": max(1, _on_line(self.header_bytes) + self.data_bytes), "header_bytes": self.header_bytes,
@@ -193,13 +193,13 @@ class ImageMemory:
         return _bytes_at(self.data_address + begin, nbytes)
 
     def leave(self) -> None:
-        """For the next process, also where this one goes on."""
+        """Lets the daemon retain the image for the next process, even if this process continues."""
         if self._session.close.alive:
             self._session.leave()
             self._session.close()
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Frees the memory."""
         self._session.close()
 
 
@@ -211,7 +211,7 @@ def contents_in(header: bytes) -> Contents:
 
 
 def merged(parts: Sequence[Contents]) -> Contents:
-    """What all images say together, without pieces."""
+    """Returns the merged headers of all images, without pieces."""
     notes: dict[int, bytes] = {}
     for part in parts:
         notes.update(part.notes)

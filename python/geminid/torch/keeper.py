@@ -1,4 +1,4 @@
-"""Which parameters are on the device, and for how long: the operations of a model's calls."""
+"""Decides which parameters are on the device and for how long: the operations of a model's calls."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from geminid.torch.units import Unit
 
 _NOT_IN_BACKWARD = -1
-_TYPES = {engine_.FLOAT32: torch.float32, engine_.BFLOAT16: torch.bfloat16}  # of gradients
-CLIP_EPSILON = 1e-6  # torch's and the engine's
-_LEAST_NORM = math.ulp(0.0)  # above 0: its coefficient is 0 in fp32
+_TYPES = {engine_.FLOAT32: torch.float32, engine_.BFLOAT16: torch.bfloat16}  # the types of gradients
+CLIP_EPSILON = 1e-6  # the same in torch and in the engine
+_LEAST_NORM = math.ulp(0.0)  # above 0, but its coefficient rounds to 0 in fp32
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
 
@@ -40,7 +40,7 @@ def in_backward() -> bool:
 
 
 class Held:
-    """What is on the device, and the engine's operation that keeps it there, if one does."""
+    """Parameters on the device, and the engine operation that holds them there, if there is one."""
 
     __slots__ = ("operation", "records")
 
@@ -49,9 +49,9 @@ class Held:
 
 
 class Call:
-    """One call of a unit: held in its forward, and again in its backward from the first gradient of
-    an output to the first of an input. Inputs come from nodes that the engine of autograd runs after
-    all nodes of the call."""
+    """One call of a unit. It holds the parameters in its forward, and again in its backward from the first gradient of
+    an output to the first gradient of an input. Autograd computes gradients of inputs after all nodes of the
+    call."""
 
     __slots__ = ("keeper", "unit", "held", "task")
 
@@ -79,7 +79,7 @@ class Call:
 
 
 class Task:
-    """One backward pass of autograd's engine; reentrant checkpoints nest them."""
+    """One backward pass of autograd's engine. Reentrant checkpoints nest backward passes."""
 
     __slots__ = ("id", "calls")
 
@@ -89,7 +89,7 @@ class Task:
 
 
 class Keeper:
-    """What a prepared model has open, and which of the engine's micro-batches it is in."""
+    """The open operations of a prepared model, and the state of its micro-batch."""
 
     optimizer: weakref.ref[Optimizer]
 
@@ -97,24 +97,24 @@ class Keeper:
                  granularity: str, session: Session, ranks: Ranks) -> None:
         self.engine, self.records, self.units, self.place = engine, records, units, place
         self.granularity, self.session, self.ranks = granularity, session, ranks
-        self.holding: Holding | None = None  # of geminid.torch.resume
+        self.holding: Holding | None = None  # for geminid.torch.resume
         self.run: Run | None = None
-        self.torch_memory: TorchMemory | None = None  # on a GPU
-        self.activations: SavedTensors | None = None  # where they are offloaded
+        self.torch_memory: TorchMemory | None = None  # set on a GPU
+        self.activations: SavedTensors | None = None  # set if activations are offloaded
         self.micro_batch_open = False
-        self.has_gradient = False  # the engine, of this step
-        self.norm_is_known = False  # after which the engine takes no more gradients of the step
+        self.has_gradient = False  # the engine has a gradient of this step
+        self.norm_is_known = False  # from then on the engine takes no more gradients of the step
         self.gradients = Gradients()
-        self.clipping: tuple[float, float, float] | None = None  # (largest norm, norm, gradient_scale) when it was asked for
-        self.gradient_scale = 1.0  # what the step's gradients were multiplied by
-        self.depth = 0  # calls of the root that are in its forward
-        self.changing = False  # interrupted while set: operations may be open that nobody knows
+        self.clipping: tuple[float, float, float] | None = None  # (largest norm, norm, gradient_scale) at the call of clip
+        self.gradient_scale = 1.0  # the factor that the step's gradients were multiplied by
+        self.depth = 0  # calls of the root module whose forward runs
+        self.changing = False  # an interrupt while this is set may leave unknown open operations
         self.tasks: dict[int, Task] = {}
         self.turn = Turn([unit.module for unit in units])
-        self.full_blocks = 0  # of geminid.torch.full that are open
-        self.open_calls: list[Call] = []  # of units that are in their forward with gradients
-        self.outside: dict[Record, Held] = {}  # by the record of a parameter used outside of its module
-        self.used_outside: set[Record] = set()  # since the last step
+        self.full_blocks = 0  # open blocks of geminid.torch.full
+        self.open_calls: list[Call] = []  # calls of units whose forward runs with gradients enabled
+        self.outside: dict[Record, Held] = {}  # parameters used outside of their module, by record
+        self.used_outside: set[Record] = set()  # parameters used so since the last step
         for record in records:
             record.keeper = self
         for unit in units:
@@ -158,9 +158,9 @@ class Keeper:
             self.micro_batch_open = True
 
     def enter(self, is_model: bool) -> None:
-        """Before a call of the model or of a unit. Raises Refused where another thread is in one."""
+        """Runs before a call of the model or of a unit. Raises Refused if another thread is in such a call."""
         if in_backward():
-            return  # a checkpoint's forward, on whatever thread
+            return  # the forward of a checkpoint, on any thread
         self.turn.enter(bool(self.tasks))
         if is_model:
             try:
@@ -170,7 +170,7 @@ class Keeper:
                 raise
 
     def recover(self) -> None:
-        """After an exception that no hook has seen, such as KeyboardInterrupt: nothing is open."""
+        """Closes all that an exception left open without running the hooks, such as KeyboardInterrupt."""
         stale = self.changing or self.depth or self.tasks or any(unit.stack for unit in self.units)
         if not stale or in_backward():
             return
@@ -193,8 +193,8 @@ class Keeper:
     # --- parameters that are used outside of their module ----------------------------------------
 
     def keep_outside(self, record: Record, function: str, has_graph: bool) -> None:
-        """On the device until the backward of what uses it has ended, or the forward around it. has_graph: autograd knows of
-        the use."""
+        """Holds a parameter on the device until the backward pass that uses it has ended, or the forward around the use.
+        has_graph: autograd records the use."""
         wants_backward = torch.is_grad_enabled() and record.trained
         if not self.depth and (not wants_backward or not (has_graph or self._computes())):
             instead = "; for its value in a loss, parameter.clone().detach()" if wants_backward else ""
@@ -212,7 +212,7 @@ class Keeper:
             self.used_outside.add(record)
 
     def _computes(self) -> bool:
-        """Whether a module is in its forward, or autograd in a backward pass."""
+        """Returns whether a module's forward or a backward pass runs."""
         return in_backward() or any(unit.stack for unit in self.units)
 
     def hold_outside(self, record: Record) -> None:
@@ -225,7 +225,7 @@ class Keeper:
             self.release(held)
 
     def begin_backward_at(self, result: Any) -> None:
-        """What a function returns that was given such a parameter: its backward needs them, too."""
+        """Registers the backward pass of a function that used such a parameter: this pass needs the parameter, too."""
         tensor: Any
         for tensor in tensors_in(result):
             if tensor.requires_grad and not tensor.is_leaf:
@@ -237,7 +237,7 @@ class Keeper:
         self.backward()
 
     def backward(self) -> Task:
-        """The pass that runs now."""
+        """Returns the backward pass that runs now."""
         id_ = torch._C._current_graph_task_id()
         task = self.tasks.get(id_)
         if task is None:
@@ -265,7 +265,7 @@ class Keeper:
             self.micro_batch_open = False
 
     def on_gradient(self, parameter: ManagedParameter) -> None:
-        """A parameter's gradient of this backward is complete."""
+        """Takes a parameter's gradient, which is complete for this backward pass."""
         record = parameter._geminid
         with _DISABLED():
             gradient, parameter.grad = parameter.grad, None
@@ -301,8 +301,8 @@ class Keeper:
         self.release_outside()
 
     def at_rest(self, what: str) -> None:
-        """For what the engine allows between steps alone; `what`: its name. A forward whose backward has not begun does not
-        count: it gathers again what it needs."""
+        """Call it before an action that the engine allows only between steps. what: the action's name. A forward whose backward
+        has not begun does not count as a step: its backward gathers the weights again."""
         self.between_steps()
         if self.has_gradient:
             raise Refused(f"{what} is for between steps, and the engine has gradients of a step that is not done; call "
@@ -312,13 +312,13 @@ class Keeper:
             self.micro_batch_open = False
 
     def check_closed(self, what: str) -> None:
-        """Within geminid.torch.full parameters have values that the engine does not know yet."""
+        """Raises Refused within geminid.torch.full: the engine does not have the parameters' changed values yet."""
         if self.full_blocks:
             raise Refused(f"{what} is inside `with geminid.torch.full(...):`, at whose end the engine gets the values that its "
                           "block has changed. Leave the block first")
 
     def _end_gradients(self) -> None:
-        """The engine has none any more."""
+        """Resets the state of a step's gradients: the engine has no gradients any more."""
         self.has_gradient, self.micro_batch_open, self.norm_is_known = False, False, False
         self.clipping, self.gradient_scale = None, 1.0
 
@@ -336,27 +336,27 @@ class Keeper:
         self.gradients.clear()
 
     def zero_grad(self, set_to_none: bool) -> None:
-        """What an optimizer's does. Gradients of zeros, which move parameters with momentum, come with the next step."""
+        """As an optimizer's zero_grad. The next step adds gradients of zeros, because these move parameters with momentum."""
         zeros = set() if set_to_none else {record for record in self.records if self.gradients.are_of(record)}
         self.cancel()
         self.gradients.zeros = zeros
 
     def drop_gradient(self, record: Record) -> None:
-        """What parameter.grad = None means. Once all are dropped it is what zero_grad() means."""
+        """Handles parameter.grad = None. When all gradients are dropped, this equals zero_grad()."""
         had = record.has_gradient
         self.gradients.drop(record)
         if had and not self.gradients.there and not self.depth and not in_backward():
             self.cancel()
 
     def settle_gradients(self) -> None:
-        """Before a step or a norm. Raises Refused where the engine has other gradients than PyTorch would have."""
+        """Call it before a step or a norm. Raises Refused if the engine's gradients differ from PyTorch's."""
         if not self.gradients.there:
-            self.cancel()  # all were dropped within a forward or backward pass
+            self.cancel()  # the script dropped all within a forward or backward pass
         self.gradients.check()
         self._add_zeros()
 
     def _add_zeros(self) -> None:
-        """Of parameters that have no other gradient in this step, in the same order on all ranks."""
+        """Adds gradients of zeros for parameters without another gradient in this step, in the same order on all ranks."""
         missing = sorted((record for record in self.gradients.zeros if not record.has_gradient), key=lambda record: record.id)
         if missing and not self.has_gradient:
             self.begin_micro_batch()
@@ -365,14 +365,14 @@ class Keeper:
             self._add_gradient(record, torch.zeros(shape, dtype=data_type, device=self.place.device))
 
     def gradient_norm(self) -> float:
-        """Of the gradients as they were before anybody multiplied them, as far as that is known."""
+        """Returns the norm of the gradients divided by `gradient_scale`, so before the script multiplied them."""
         self.between_steps()
         norm = self.engine.gradient_norm() / self.gradient_scale
         self.micro_batch_open, self.norm_is_known = False, True
         return norm
 
     def clip(self, max_norm: float) -> float:
-        """Returns the norm before: of gradients that were clipped already in this step, that of the clipped ones."""
+        """Clips and returns the norm before. If this step clipped the gradients already, the norm is of the clipped ones."""
         norm = self.gradient_norm()
         if self.clipping is None:
             self.clipping = max_norm, norm, self.gradient_scale
@@ -389,8 +389,8 @@ class Keeper:
         return min(1.0, max_norm / (norm + CLIP_EPSILON))
 
     def _clip_norm(self) -> float | None:
-        """For the engine, which clips gradients that are divided by their scale, and does not clip where it is given 0. Where
-        they were clipped before anybody knew of the scale, the coefficient is that of the multiplied ones, as in torch."""
+        """Returns the norm limit for the engine. The engine clips gradients divided by their scale, and 0 means no clipping. If
+        the script clipped before the scale was known, the coefficient is that of the scaled gradients, as in torch."""
         if self.clipping is None:
             return None
         max_norm, norm, scale = self.clipping
@@ -417,17 +417,17 @@ class Keeper:
     # --- a process that has taken over from another ----------------------------------------------
 
     def replay_step(self) -> None:
-        """One that the process before has made."""
+        """Skips a step that the previous process has committed."""
         self._cancel_engine()
         self._end_step()
 
     def resumed_step(self) -> int | None:
-        """After which step of the processes before it goes on; None: it began anew."""
+        """Returns the step after which this process resumes. None: it starts anew."""
         handed = None if self.holding is None else self.holding.handed
         return handed.step if handed is not None and handed.world else self.engine.resumed()
 
     def check_loading(self) -> None:
-        """Values that are loaded now would be in place of what the process before has left."""
+        """Raises Refused if loaded values would overwrite the weights that the previous process left."""
         if self.resumed_step() is not None and (self.run is None or self.run.replays):
             raise Refused(f"this process goes on after step {self.resumed_step()} with the weights that the process "
                           "before it left in memory; load values only `if not run.resumed` (geminid.torch.resume)")

@@ -1,5 +1,5 @@
-"""Optimizers that the engine has and torch has not, by what they are made with. They only say what
-``prepare`` shall train with: it returns the one that steps. Their formulas are in geminid/optimizer.h."""
+"""Optimizers of the engine that torch does not have. Each only stores the settings that ``prepare`` trains with.
+The optimizer that ``prepare`` returns makes the steps. The formulas are in geminid/optimizer.h."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from geminid.errors import Refused
 
 
-#: Parameters, or groups of them, as torch.optim's optimizers take them.
+#: Parameters, or groups of parameters, as torch.optim's optimizers take them.
 Parameters = Iterable[Any]
 
 
@@ -30,8 +30,8 @@ class Lion(_OfTheEngine):
 
 
 class Lamb(_OfTheEngine):
-    """Adam's update scaled per tensor (arXiv 1904.00962). max_grad_norm: of all gradients, after clipping;
-    0: no limit."""
+    """Adam's update scaled per tensor (arXiv 1904.00962). max_grad_norm: the limit for the norm of all gradients, applied
+    after clipping. 0: no limit."""
 
     def __init__(self, params: Parameters, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6,
                  weight_decay: float = 0.01, max_grad_norm: float = 1.0, bias_correction: bool = True,
@@ -53,7 +53,7 @@ class Lars(_OfTheEngine):
 
 class Adafactor(_OfTheEngine):
     """Second moments by row and column (arXiv 1804.04235), with the options of the paper's authors and of
-    Hugging Face: torch.optim.Adafactor computes something else."""
+    Hugging Face. torch.optim.Adafactor computes another formula."""
 
     def __init__(self, params: Parameters, lr: float = 1.0, eps: tuple[float, float] = (1e-30, 1e-3),
                  clip_threshold: float = 1.0, decay_exponent: float = 0.8, beta1: float = 0.0, weight_decay: float = 0.0,
@@ -75,10 +75,9 @@ class Came(_OfTheEngine):
 
 
 class Muon(_OfTheEngine):
-    """An orthogonal momentum for matrices (Jordan et al. 2024; arXiv 2502.16982), and AdamW, with betas and eps, for all
-    other parameters: embeddings, the output layer, norms and biases. A matrix is the last two dimensions, so the kernels of
-    a convolution are many small ones: leave those to AdamW. Groups say which is which::
-
+    """An orthogonal momentum for matrices (Jordan et al. 2024; arXiv 2502.16982). All other parameters use AdamW with betas
+    and eps: embeddings, the output layer, norms and biases. A matrix is the last two dimensions. A convolution's kernels
+    would be many small matrices: give convolutions to AdamW. The groups tell which parameters are matrices::
         Muon([{"params": matrices_of_layers}, {"params": others, "orthogonal": False}])
 
     rate: "as_adamw" multiplies the learning rate of an r x c matrix by 0.2 sqrt(max(r, c)), so that one learning rate

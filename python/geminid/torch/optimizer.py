@@ -1,4 +1,4 @@
-"""The optimizer that prepare returns: torch's interface, and the engine's step."""
+"""The optimizer that prepare returns. It has torch's interface and makes the engine's step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DISABLED = torch._C.DisableTorchFunctionSubclass
 
 
 class Optimizer(torch.optim.Optimizer):
-    """Has the groups of the optimizer that it was made of, so that schedulers of either change both."""
+    """Shares the groups of the optimizer given to prepare, so that schedulers of either optimizer change both."""
 
     _state: Any
 
@@ -30,7 +30,7 @@ class Optimizer(torch.optim.Optimizer):
         self._geminid_ready = True
         self._keeper, self._kind, self._name = keeper, kind, name_of(original)
         self._original = weakref.ref(original)
-        for name in _HOOKS:  # the same dictionaries: handles that remove a hook, and hooks that are added later, count for both
+        for name in _HOOKS:  # both optimizers share the dictionaries of hooks
             if hasattr(original, name):
                 setattr(self, name, getattr(original, name))
         self._fixed = fixed_options(kind, self.param_groups[0])
@@ -48,7 +48,7 @@ class Optimizer(torch.optim.Optimizer):
         self._state = given
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Commits the gradients since the last step. Without any it changes nothing, as torch's do."""
+        """Commits the gradients since the last step. Without gradients the step changes nothing, as in torch."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -69,8 +69,8 @@ class Optimizer(torch.optim.Optimizer):
         self._commit()
         original = self._original()
         if original is not None:
-            setattr(original, "_opt_called", True)  # what schedulers that were made of it look for
-        with _DISABLED():  # whoever saved a weight for a backward that is still to come is told
+            setattr(original, "_opt_called", True)  # schedulers of the original optimizer read this
+        with _DISABLED():  # autograd then reports a later backward that saved an old weight
             for parameter in self._parameters:
                 torch.autograd.graph.increment_version(parameter)
         return loss
@@ -88,14 +88,14 @@ class Optimizer(torch.optim.Optimizer):
             run.step = result.step
 
     def _unscale(self, inv_scale: torch.Tensor, found_inf: torch.Tensor) -> dict[torch.device, torch.Tensor]:
-        """What torch.amp.GradScaler does to gradients, and returns of it. A rank says what all ranks have found."""
+        """Does the unscaling of torch.amp.GradScaler and returns its result. Every rank returns the result of all ranks."""
         keeper = self._keeper
         keeper.settle_gradients()
         if not keeper.has_gradient:
             return {}
         norm = keeper.gradient_norm()
         keeper.gradient_scale = 1 / float(inv_scale)
-        finite = math.isfinite(norm)  # of finite fp32 numbers the norm is finite
+        finite = math.isfinite(norm)  # the norm of finite fp32 numbers is finite
         if keeper.run is not None:
             finite = keeper.run.replays_unscale(finite)
         return {found_inf.device: torch.full_like(found_inf, 0.0 if finite else 1.0)}
@@ -104,7 +104,7 @@ class Optimizer(torch.optim.Optimizer):
         self._keeper.zero_grad(set_to_none)
 
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
-        """As torch.nn.utils.clip_grad_norm_ for all parameters: the norm before clipping."""
+        """As torch.nn.utils.clip_grad_norm_ for all parameters. Returns the norm before clipping."""
         keeper = self._keeper
         keeper.settle_gradients()
         if not keeper.has_gradient:

@@ -1,4 +1,4 @@
-"""The optimizer's state, read from the engine as torch's optimizers save it, and written back."""
+"""Reads the optimizer's state from the engine in the form of torch's optimizers, and writes such a state back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from geminid.torch.optimizers import Kind, check_orthogonal, fixed_options
 from geminid.torch.parameter import Record
 from geminid.torch.tensors import address_of
 
-Groups = Sequence[dict[str, Any]]  # torch's, of a prepared model's parameters
+Groups = Sequence[dict[str, Any]]  # torch's param_groups of a prepared model
 
 _GATHERED_AT_ONCE = 1 << 20
 
@@ -24,7 +24,7 @@ def _elementwise(kind: Kind, what: str) -> None:
 
 
 def read(keeper: Keeper, kind: Kind, groups: Groups) -> dict[str, Any]:
-    """What the original optimizer's state_dict() would be, whole on every rank: all of them must ask for it."""
+    """Returns the state_dict() of the original optimizer, complete on every rank. All ranks must call it."""
     _elementwise(kind, "optimizer.state_dict()")
     keeper.at_rest("optimizer.state_dict()")
     updates, counts = keeper.engine.updates()
@@ -34,7 +34,7 @@ def read(keeper: Keeper, kind: Kind, groups: Groups) -> dict[str, Any]:
     for group in groups:
         numbers = []
         for parameter in group["params"]:
-            if hasattr(parameter, "_geminid"):  # one without elements is torch's, and has no state
+            if hasattr(parameter, "_geminid"):  # torch keeps a parameter without elements, and it has no state
                 entry = _entry(keeper, kind, group, parameter, counts[parameter._geminid.id] if counts else updates)
                 if entry:
                     state[numbered] = entry
@@ -45,9 +45,9 @@ def read(keeper: Keeper, kind: Kind, groups: Groups) -> dict[str, Any]:
 
 
 def _entry(keeper: Keeper, kind: Kind, group: Mapping[str, Any], parameter: Any, count: int) -> dict[str, Any]:
-    """What torch's optimizer would keep of a parameter after so many updates. Before the first it is all zeros, which goes
-    on as nothing does: torch's distributed checkpoint loads into what it finds here. But with dampening SGD takes a first
-    gradient whole, and zeros would dampen it."""
+    """Returns the state that torch's optimizer has of a parameter after `count` updates. Before the first update the state is
+    zeros, which is equal to no state; torch's distributed checkpoint loads into these tensors. SGD with dampening is the
+    exception: it takes a first gradient undampened, but would dampen it with a state of zeros. So it has no state."""
     if not count and group.get("dampening"):
         return {}
     record = parameter._geminid
@@ -65,7 +65,7 @@ def _refuse_change(*_: Any, **__: Any) -> NoReturn:
 
 
 class StateTensor(torch.Tensor):
-    """A copy of what the engine keeps. It can be read and copied; changing it in place would be lost, and is refused."""
+    """A copy of the engine's state, to read and to copy. An in-place change would be lost, so it is refused."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -100,12 +100,12 @@ class StateTensor(torch.Tensor):
 
 
 class Entry(dict[str, Any]):
-    """What ``optimizer.state`` has of a parameter: as a dictionary of torch's, and not to be changed."""
+    """A parameter's entry of ``optimizer.state``: a read-only dictionary of the form that torch has."""
 
     __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse_change
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Takes the values that it has: Lightning moves each to a device and puts it back."""
+        """Accepts only the values that it already has: Lightning moves each value to a device and writes it back."""
         now = self.get(name)
         if now is None or not isinstance(value, torch.Tensor) or value.shape != now.shape or not torch.equal(value.to(now.device), now):
             _refuse_change()
@@ -124,9 +124,9 @@ def _entry_of(copies: Mapping[str, torch.Tensor]) -> Entry:
 
 
 class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
-    """An optimizer's ``state``: each entry is a copy, read when it is asked for. It counts as filled also where
-    there is nothing to keep: torch's distributed checkpoint would make a step of zero gradients otherwise. With several
-    ranks, and for optimizers that keep numbers of whole tensors, it has no entries."""
+    """An optimizer's ``state``. Each access to an entry reads a copy from the engine. The mapping is true even without
+    entries: else torch's distributed checkpoint would make a step of zero gradients. With several
+    ranks, and for optimizers with numbers of whole tensors, it has no entries."""
 
     def __init__(self, keeper: Keeper, kind: Kind, groups: Groups) -> None:
         self._keeper, self._kind = keeper, kind
@@ -143,7 +143,7 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
     clear = pop = popitem = setdefault = update = __delitem__ = _refuse_change
 
     def __setitem__(self, parameter: Any, entry: Mapping[str, Any]) -> None:
-        """Takes what it has given out: Lightning moves each entry to the device and puts it back."""
+        """Accepts only an entry that it returned: Lightning moves each entry to the device and writes it back."""
         now = self[parameter]
         if entry.keys() != now.keys() or not all(torch.equal(entry[name], now[name]) for name in now):
             raise Refused(f"the optimizer's state of '{parameter._geminid.name}' is the engine's. Write "
@@ -160,13 +160,13 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
 
 
 def read_kind(keeper: Keeper, record: Record, kind: int, shape: torch.Size) -> torch.Tensor:
-    """The whole tensor, of which each rank keeps a part."""
+    """Returns the whole tensor. Each rank stores a shard of it."""
     values = torch.zeros(shape, dtype=torch.float32)
     for offset, elements in keeper.engine.shard(record.id):
         keeper.engine.read_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
     if keeper.ranks.world_size > 1:
         for part in torch.split(values.view(-1), _GATHERED_AT_ONCE):
-            exact = part.double()  # what others keep is 0 here: no sum is rounded
+            exact = part.double()  # the shards of other ranks are 0 here, so no sum is rounded
             keeper.ranks.sum(address_of(exact), exact.numel())
             part.copy_(exact)
     return values
@@ -175,13 +175,13 @@ def read_kind(keeper: Keeper, record: Record, kind: int, shape: torch.Size) -> t
 def write_kind(keeper: Keeper, record: Record, kind: int, values: torch.Tensor) -> None:
     keeper.check_loading()
     values = values.detach().to(dtype=torch.float32, device="cpu").contiguous()
-    # A rank that keeps nothing of it writes no values: copies on the device go on all ranks, or on none.
+    # A rank without a shard calls write_shard with 0 elements: all ranks must drop their device copies, or none.
     for offset, elements in keeper.engine.shard(record.id) or [(0, 0)]:
         keeper.engine.write_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
 
 
 def put(keeper: Keeper, kind: Kind, pairs: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
-    """What torch's optimizer keeps of parameters, (parameter, entry), is the engine's from here on."""
+    """Writes the entries of torch's optimizer to the engine. pairs: (parameter, entry)."""
     counts = [0] * len(keeper.records)
     for parameter, entry in pairs:
         if not hasattr(parameter, "_geminid"):
@@ -196,8 +196,8 @@ def put(keeper: Keeper, kind: Kind, pairs: Iterable[tuple[Any, Mapping[str, Any]
 
 
 def _set_counts(keeper: Keeper, counts: Sequence[int]) -> None:
-    """How many updates each parameter has had, by its number. An engine that does not count them for each has an optimizer
-    whose formula does not ask, as SGD's without dampening."""
+    """Sets the number of updates of each parameter, by parameter number. If the engine does not count updates for each
+    parameter, the optimizer's formula does not use the count, such as SGD without dampening."""
     most = max(counts, default=0)
     _, counted = keeper.engine.updates()
     keeper.engine.restore(most, most, counts if counted else ())
@@ -206,7 +206,7 @@ def _set_counts(keeper: Keeper, counts: Sequence[int]) -> None:
 
 def _check(kind: Kind, groups: Groups,
            state_dict: Mapping[str, Any]) -> tuple[Groups, list[tuple[Any, Mapping[str, Any]]]]:
-    """Everything that can be wrong, before anything is written."""
+    """Checks the whole state before anything is written."""
     saved = state_dict["param_groups"]
     for group, given in zip(groups, saved):
         check_orthogonal(kind, {**group, **given, "params": group["params"]})
@@ -227,7 +227,7 @@ def _check(kind: Kind, groups: Groups,
 
 
 def check_entry(kind: Kind, parameter: torch.Tensor, entry: Mapping[str, Any], name: str) -> None:
-    """What torch's optimizer keeps of a parameter must have its shape."""
+    """Checks that the tensors of an entry have their parameter's shape."""
     for of in kind.state:
         if entry.get(of) is not None and entry[of].shape != parameter.shape:
             raise ValueError(f"{of} of '{name}' is {tuple(entry[of].shape)}, and the parameter is {tuple(parameter.shape)}")

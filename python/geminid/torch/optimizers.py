@@ -1,4 +1,4 @@
-"""Optimizers of torch as the engine has them; what it has not is refused by name."""
+"""Translates torch's optimizers to the engine's. An unsupported optimizer or option is refused by name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from geminid.torch import optim
 class Kind:
     """The engine's name for an optimizer of torch, its options by torch's name for them, and its state."""
     name: str
-    options: dict[str, str | tuple[str, ...]]  # the engine's option by torch's; both betas are one of torch's
-    per_step: tuple[str, ...]  # torch's options that may change from step to step, beside lr and weight_decay
-    state: dict[str, int]  # the kind of state by torch's name
+    options: dict[str, str | tuple[str, ...]]  # the engine's option by torch's name
+    per_step: tuple[str, ...]  # torch's options that may change from step to step, in addition to lr and weight_decay
+    state: dict[str, int]  # the engine's kind of state by torch's name
     counts: bool = True  # "step" is part of a parameter's state
-    elementwise: bool = True  # else it has numbers of whole tensors, too, which torch's state does not hold
-    choices: dict[str, tuple[str, dict[Any, int]]] = field(default_factory=dict)  # the engine's number by torch's word
-    only: dict[str, Any] = field(default_factory=dict)  # what the engine has in no other way
+    elementwise: bool = True  # False: it also has numbers of whole tensors, which torch's state lacks
+    choices: dict[str, tuple[str, dict[Any, int]]] = field(default_factory=dict)  # the engine's number for torch's value
+    only: dict[str, Any] = field(default_factory=dict)  # options for which the engine has only this value
 
 
 def _same(*names: str) -> dict[str, str | tuple[str, ...]]:
@@ -54,7 +54,7 @@ KNOWN: dict[type[torch.optim.Optimizer], Kind] = {
     optim.Came: Kind("came", {"betas": ("beta1", "beta2", "beta3"), "eps": ("epsilon1", "epsilon2"),
                               **_same("clip_threshold", "weight_decay")}, (), {"exp_avg": EXP_AVG}, elementwise=False),
 }
-if hasattr(torch.optim, "Muon"):  # since 2.9
+if hasattr(torch.optim, "Muon"):  # torch 2.9 or newer
     KNOWN[torch.optim.Muon] = Kind(
         "muon", _same("momentum", "nesterov", "weight_decay"), (), {"momentum_buffer": EXP_AVG}, counts=False,
         choices={"adjust_lr_fn": ("muon_rate", {None: 1, "original": 1, "match_rms_adamw": 0})},
@@ -80,13 +80,13 @@ def _options(kind: Kind, group: Mapping[str, Any]) -> dict[str, float]:
 
 
 def is_orthogonal(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> bool:
-    """Whether Muon makes the updates of this group orthogonal. torch's does so with all it has."""
+    """Returns whether Muon makes the updates of this group orthogonal. torch.optim.Muon does so for all groups."""
     kind = KNOWN.get(type(optimizer))
     return kind is not None and kind.name == "muon" and bool(group.get("orthogonal", True))
 
 
 def check_orthogonal(kind: Kind, group: Mapping[str, Any]) -> None:
-    """Refuses a group of Muon's that was prepared as the other kind: its parameters have other state."""
+    """Refuses a group of Muon whose `orthogonal` changed after prepare: its parameters have other state."""
     wanted = kind.name == "muon" and bool(group.get("orthogonal", True))
     for parameter in group["params"]:
         if hasattr(parameter, "_geminid") and parameter._geminid.orthogonal != wanted:
@@ -95,7 +95,7 @@ def check_orthogonal(kind: Kind, group: Mapping[str, Any]) -> None:
 
 
 def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[str, Any]) -> None:
-    """Refuses values that the engine has no number for."""
+    """Refuses values that the engine does not support."""
     for theirs, (_, numbers) in kind.choices.items():
         if group[theirs] not in numbers:
             raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is not something that the engine has; use "
@@ -107,13 +107,13 @@ def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[s
 
 
 def fixed_options(kind: Kind, group: Mapping[str, Any]) -> dict[str, Any]:
-    """What all groups must have alike, in every step."""
+    """Returns the options that all groups must have in common in every step."""
     return {name: group[name] for name in (*kind.options, *kind.choices, *kind.only)
             if name not in kind.per_step and name != "weight_decay"}
 
 
 def step_input(kind: Kind, group: Mapping[str, Any]) -> dict[str, float]:
-    """What geminid.engine.Engine.step takes of a group."""
+    """Returns the fields of a group that geminid.engine.Engine.step takes."""
     options = _options(kind, group)
     per_step = {"learning_rate": float(group["lr"]), "weight_decay": options["weight_decay"]}
     for theirs in kind.per_step:
@@ -124,9 +124,9 @@ def step_input(kind: Kind, group: Mapping[str, Any]) -> dict[str, float]:
 
 
 def translate(optimizer: torch.optim.Optimizer) -> tuple[Optimizer, Kind]:
-    """The engine's optimizer, and its Kind."""
+    """Returns the engine's optimizer and its Kind."""
     kind = KNOWN.get(type(optimizer))
-    inner = getattr(optimizer, "optimizer", None)  # of Accelerate, Lightning and DeepSpeed, which wrap one
+    inner = getattr(optimizer, "optimizer", None)  # set by Accelerate, Lightning and DeepSpeed, which wrap an optimizer
     if kind is None and isinstance(inner, torch.optim.Optimizer):
         raise Refused(f"{name_of(optimizer)} is around {name_of(inner)}. Give geminid.torch.prepare the inner one, and its "
                       "result to the library that wraps it: for Accelerate, call accelerator.prepare after "
@@ -137,7 +137,7 @@ def translate(optimizer: torch.optim.Optimizer) -> tuple[Optimizer, Kind]:
     for group in optimizer.param_groups:
         for option in _MUST_BE_UNSET:
             if option == "decoupled_weight_decay" and kind.name == "adamw":
-                continue  # it is how AdamW says what it is
+                continue  # AdamW sets this option itself
             if group.get(option):
                 raise Refused(f"{name_of(optimizer)} with {option}={group[option]!r} is not something that the engine "
                               f"has; leave {option} out")

@@ -1,5 +1,5 @@
-"""A parameter whose values the engine keeps. They are at its address while an operation holds them;
-at any other time touching that address ends the process, so every use of it in Python goes by here."""
+"""Parameters whose values the engine stores. The values are at the parameter's address while an operation holds it. At
+any other time an access to that address ends the process, so every use in Python passes through this module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ATTRIBUTES = frozenset((_GET_GRAD, _SET_GRAD, _DELETE_GRAD, _SET_DATA))
 
 
 def _metadata() -> frozenset[Any]:
-    """What says something of a tensor and reads none of its values."""
+    """Returns the functions that describe a tensor without reading its values."""
     properties = ("shape dtype device requires_grad is_leaf grad_fn layout ndim is_sparse is_cuda is_cpu is_quantized "
                   "is_meta is_mkldnn is_nested is_xpu is_mps is_mtia is_ipu is_maia is_vulkan is_xla is_sparse_csr "
                   "_version itemsize nbytes output_nr retains_grad _backward_hooks _base name").split()
@@ -38,12 +38,12 @@ def _metadata() -> frozenset[Any]:
 
 
 def _without_graph() -> frozenset[Any]:
-    """What gives the values of a tensor, or memory of it, and has autograd forget where they come from."""
+    """Returns the functions that return a tensor's values or memory outside of autograd's graph."""
     return frozenset({_T.data.__get__, _T.detach, torch.detach, _T.numpy, _T.__array__})
 
 
 def _sharing() -> frozenset[Any]:
-    """What may return memory of the tensor that it is given first."""
+    """Returns the functions whose result may share memory with their first argument."""
     names = ("view reshape view_as reshape_as t transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze expand "
              "expand_as narrow select diagonal unfold flatten unflatten ravel split split_with_sizes chunk tensor_split hsplit "
              "vsplit dsplit unbind as_strided adjoint alias __getitem__").split()
@@ -53,7 +53,7 @@ def _sharing() -> frozenset[Any]:
 
 
 _METADATA, _WITHOUT_GRAPH, _SHARING = _metadata(), _without_graph(), _sharing()
-_READING = frozenset(("__int__", "__index__", "__invert__", "__iter__"))  # named as if they wrote
+_READING = frozenset(("__int__", "__index__", "__invert__", "__iter__"))  # their names look like those of in-place functions
 
 
 def _writes(name: str) -> bool:
@@ -71,13 +71,13 @@ def _is_changed(parameter: torch.Tensor, func: Callable[..., Any], args: Any, kw
 
 
 def name_of(func: Any) -> str:
-    """For people: of a property its own."""
+    """Returns a function's name for messages; for a property, the property's name."""
     name = getattr(func, "__name__", str(func))
     return str(getattr(getattr(func, "__self__", None), "__name__", name)) if name == "__get__" else name
 
 
 class Record:
-    """What is known of one managed parameter."""
+    """The data about one managed parameter."""
 
     __slots__ = ("id", "name", "keeper", "held", "opened", "has_gradient", "trained", "data_type", "group",
                  "orthogonal", "__weakref__")
@@ -86,14 +86,14 @@ class Record:
 
     def __init__(self, id_: int, name: str, data_type: int, trained: bool, group: int, orthogonal: bool = False) -> None:
         self.id, self.name, self.data_type, self.trained, self.group = id_, name, data_type, trained, group
-        self.orthogonal = orthogonal  # with Muon: not stepped by AdamW
-        self.held = 0  # operations that have it on the device
-        self.opened = False  # by geminid.torch.full
-        self.has_gradient = False  # in this step
+        self.orthogonal = orthogonal  # with Muon: its step is Muon's, not AdamW's
+        self.held = 0  # the number of operations that hold it on the device
+        self.opened = False  # geminid.torch.full has opened it
+        self.has_gradient = False  # the engine has its gradient of this step
 
 
 class ManagedParameter(torch.nn.Parameter):
-    """What ``prepare`` makes of a model's parameters: the same objects, of this class."""
+    """The class of a prepared model's parameters. ``prepare`` changes the class; the objects stay the same."""
 
     _geminid: Record
 
@@ -116,7 +116,7 @@ class ManagedParameter(torch.nn.Parameter):
 
 
 def _use(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """A function of torch with managed parameters, or views of them, among its arguments."""
+    """Calls a function of torch that has managed parameters, or views of them, among its arguments."""
     absent = None
     records = []
     for parameter in managed_in(args, kwargs):
@@ -139,21 +139,21 @@ def _use(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _guarded(result: Any, source: Any) -> Any:
-    """Memory of a parameter that autograd does not watch, as views that know whose they are. Those that it watches it lets
-    nobody change."""
+    """Returns a result that shares memory with a parameter as a view that knows its parameter. Results with a graph are
+    returned unchanged: autograd refuses to change them in place."""
     record = getattr(source, "_geminid", None)
     if record is None or record.opened:
         return result
     if isinstance(result, (tuple, list)):
         return type(result)(_guarded(part, source) for part in result)
-    if not isinstance(result, torch.Tensor):  # NumPy's, which asks nobody
+    if not isinstance(result, torch.Tensor):  # a NumPy array, whose writes nothing can intercept
         result = result.copy()
         result.setflags(write=False)
         return result
-    is_watched = result.requires_grad and torch.is_grad_enabled()  # by autograd; under no_grad it watches nothing
+    is_watched = result.requires_grad and torch.is_grad_enabled()  # autograd guards it; under no_grad autograd guards nothing
     if type(result) is not torch.Tensor or is_watched or not _share_memory(result, source):
         return result
-    # torch.nn.Parameter(view) wants the class that view has.
+    # torch.nn.Parameter(view) needs the class of the view.
     view: Any = result.as_subclass(ManagedView if isinstance(source, ManagedView) else View)
     view._geminid = record
     return view
@@ -163,13 +163,13 @@ def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     try:
         with _DISABLED():
             return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):  # of a transformation of functions
+    except (NotImplementedError, RuntimeError):  # a tensor of a function transformation (torch.func)
         return False
 
 
 class ManagedView(torch.Tensor):
-    """What a view of such a parameter is whose graph autograd knows, `weight.t()` or `weight[0]`: operators that are given it use
-    the parameter."""
+    """A view of a managed parameter with a graph, such as `weight.t()` or `weight[0]`. An operator that takes the view uses the
+    parameter."""
 
     _geminid: Record
 
@@ -179,7 +179,7 @@ class ManagedView(torch.Tensor):
 
 
 def _follow(result: Any, records: list[Record]) -> None:
-    """The result of an operator that was given these parameters, in a forward whose backward may come."""
+    """Follows the result of an operator that used these parameters in a forward, because its backward may come."""
     tensor: Any
     for tensor in (result,) if type(result) is torch.Tensor else tensors_in(result):
         base = tensor._base
@@ -192,8 +192,8 @@ def _follow(result: Any, records: list[Record]) -> None:
 
 
 class View(torch.Tensor):
-    """What ``parameter.data`` and ``parameter.detach()`` give, and views of a parameter without a graph. Used as the parameter
-    is: in place it is refused, and where the values are not on the device they are brought, or that is refused too."""
+    """The result of ``parameter.data`` and ``parameter.detach()``, or a view of a parameter without a graph. The same rules
+    hold as for the parameter: an in-place change is refused; absent values are loaded to the device, or the use is refused."""
 
     _geminid: Record
 
@@ -232,7 +232,7 @@ def _attribute(func: Any, args: Any) -> Any:
 
 
 class GradientInEngine(torch.Tensor):
-    """What `parameter.grad` is until zero_grad() drops it: there, with a shape and a type, but without values."""
+    """The value of `parameter.grad` until zero_grad() drops it. It has a shape and a type, but no values."""
 
     _geminid_name: str
 
@@ -257,12 +257,12 @@ class GradientInEngine(torch.Tensor):
 
 
 def make_managed(parameter: Any, record: Record, view: torch.Tensor) -> None:
-    """From now on the parameter's values are where `view` says."""
+    """Makes a parameter managed: from now on `view` has its values."""
     needs_gradient = parameter.requires_grad
     parameter.data = view
     if record.trained:
-        parameter.requires_grad_(True)  # a frozen one may be unfrozen later
-        # torch keeps the hook where the garbage collector does not look: it must not keep the engine alive.
+        parameter.requires_grad_(True)  # a frozen parameter may be unfrozen later
+        # torch stores the hook where the garbage collector does not search. So the hook must not keep the engine alive.
         on_gradient = weakref.WeakMethod(record.keeper.on_gradient)
         parameter.register_post_accumulate_grad_hook(lambda changed: on_gradient()(changed))  # type: ignore[misc]
         parameter.requires_grad_(needs_gradient)

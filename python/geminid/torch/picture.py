@@ -1,4 +1,4 @@
-"""A plan as a picture: device memory over the moments of an iteration, and what moves."""
+"""Draws a plan: device memory over the moments of an iteration, and the transfers."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from xml.sax.saxutils import escape
 
 from geminid.torch.readings import bytes_text
 
-# As in the other pictures of device memory: told apart by people who see red and green alike (Okabe and Ito, 2008).
+# The same colors as in the other pictures of device memory. Red-green blind readers can tell them apart (Okabe and Ito, 2008).
 COLORS = {"weights": "#0072b2", "arriving": "#56b4e9", "gradients leaving": "#d55e00", "workspace": "#009e73"}
 _INK, _UP, _DOWN, _WAIT = "#808080", "#0072b2", "#d55e00", "#cc79a7"
 _WIDTH, _LEFT, _RIGHT, _TOP, _MEMORY, _BAR, _LANE = 720, 84, 704, 60, 200, 28, 40
 
 
 def memory_of(plan: dict[str, Any]) -> list[dict[str, int]]:
-    """Bytes on the device in each moment, by what they are for. A chunk arrives from the moment that issues its load to
-    the one that needs it; a dropped one that becomes a gradient leaves until it is free."""
+    """Returns the device bytes of each moment by use. A chunk is "arriving" from the moment that issues its load to the
+    moment that needs it. A dropped chunk that becomes a gradient is "leaving" until its memory is free."""
     moments, chunks = plan["moments"], plan["chunks"]
     count = len(moments)
     rows = [dict.fromkeys(COLORS, 0) for _ in moments]
     there = {placed["chunk"] for placed in plan["resident_at_start"]}
-    arriving: dict[int, int] = {}  # the moment that needs it, by chunk
-    leaving: dict[int, int] = {}  # the moment from which its place is free, by chunk
+    arriving: dict[int, int] = {}  # by chunk: the moment that needs it
+    leaving: dict[int, int] = {}  # by chunk: the first moment in which its memory is free
     for number in range(2 * count):  # the second round is the steady state
         m = number % count
         moment = moments[m]
@@ -88,8 +88,8 @@ def _lane(name: str, color: str, values: list[float], words: list[str], top: flo
 
 
 def plan_svg(plan: dict[str, Any] | None, arena_bytes: int) -> str:
-    """A stand-alone SVG that reads on light and on dark pages; each rectangle says by its title what it is. Without a
-    plan it says that there is none."""
+    """Returns a stand-alone SVG for light and dark pages. The title of each rectangle describes it. Without a
+    plan the SVG says that there is none."""
     title = "device memory over the moments of an iteration"
     made = _text(_LEFT, 18, "start", title)
     height = _TOP + _MEMORY + 3 * _LANE + 50

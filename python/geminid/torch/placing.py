@@ -1,7 +1,7 @@
-"""Where a parameter's values are while something of the model uses it, and the device that torch computes on.
+"""Places a parameter's values while the model uses them, on the device that torch computes on.
 
-On the host device they are in the engine's own memory, at an address that never changes. A GPU's memory is mapped in whole
-slabs, so there each gather copies what it brings into memory of torch's, and gives that back afterwards.
+On the host device the values are in the engine's memory, at an address that never changes. A GPU's memory is mapped in
+whole slabs. So each gather copies the values into torch's memory, and frees that memory after the use.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from geminid.torch.torch_memory import Allocator, CudaAllocator
 
 
 class Place(Protocol):
-    """One of the two."""
+    """The interface of InArena and InTorch."""
 
     device: torch.device
     stable_addresses: bool
-    allocator: Allocator | None  # torch's, where it has one of its own for the device
+    allocator: Allocator | None  # torch's allocator of the device, if torch has one
 
     def view(self, engine: Engine, record: Record, parameter: torch.Tensor) -> torch.Tensor:
-        """A tensor like the parameter whose values are there while the parameter is held."""
+        """Returns a tensor like the parameter. The tensor has the values while the parameter is held."""
 
     def bring(self, engine: Engine, pass_: int, ids: Any, records: Sequence[Record]) -> int | None:
-        """Brings them; returns the operation that holds them in the engine's memory, if one does."""
+        """Gathers the values. Returns the operation that holds them in the engine's memory, or None."""
 
     def drop(self, engine: Engine, operation: int | None, records: Sequence[Record]) -> None:
-        """Ends what ``bring`` began. Records whose ``held`` is 0 are used by nobody else."""
+        """Ends the use that ``bring`` began. No other user holds a record whose ``held`` is 0."""
 
     def drop_all(self, engine: Engine, records: Iterable[Record]) -> None:
-        """Nothing is held any more, whoever began it."""
+        """Ends all uses, whichever caller began them."""
 
     def stream(self) -> int:
-        """On which torch computes now, in this thread."""
+        """Returns the stream on which torch computes in this thread."""
 
     def queued(self, tensor: torch.Tensor) -> None:
-        """The engine's copy from or to the tensor is queued on that stream: its memory is not reused before."""
+        """Call it when the engine has queued a copy of the tensor on that stream: keeps its memory until the copy ends."""
 
 
 class InArena:
-    """The host device."""
+    """The place on the host device."""
 
     device = torch.device("cpu")
     stable_addresses = True
@@ -72,18 +72,18 @@ class InArena:
         return 0
 
     def queued(self, tensor: torch.Tensor) -> None:
-        pass  # it is done
+        pass  # the copy has ended
 
 
 class InTorch:
-    """A GPU. The operation ends with the copy, so the engine's memory has room for what comes next while torch computes."""
+    """The place on a GPU. The operation ends with the copy, so the engine can prefetch while torch computes."""
 
     stable_addresses = False
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.allocator: Allocator | None = CudaAllocator(device)
-        self._storages: dict[int, tuple[torch.UntypedStorage, int]] = {}  # and its bytes, by the record's number
+        self._storages: dict[int, tuple[torch.UntypedStorage, int]] = {}  # (storage, its bytes) by the record's number
 
     def view(self, engine: Engine, record: Record, parameter: torch.Tensor) -> torch.Tensor:
         made = torch.empty(parameter.shape, dtype=parameter.dtype, device=self.device)
@@ -120,12 +120,12 @@ class InTorch:
         return int(torch.cuda.current_stream(self.device).cuda_stream)
 
     def queued(self, tensor: torch.Tensor) -> None:
-        # The allocator waits for no other stream than the one on which the tensor was made.
+        # By default the allocator waits only for the stream on which the tensor was made.
         tensor.record_stream(torch.cuda.current_stream(self.device))
 
 
 def daemon_flags() -> tuple[str, ...]:
-    """Of a daemon that this process starts: it has the GPUs, where torch sees any."""
+    """Returns the flags of a daemon that this process starts: it uses the GPUs if torch sees any."""
     return ("--device", "cuda") if torch.cuda.is_available() else ()
 
 
@@ -142,13 +142,13 @@ def _torch_device(described: dict[str, Any]) -> torch.device:
 
 
 def place_of(session: Session) -> Place:
-    """Where a session's parameters will be."""
+    """Returns the place of a session's parameters."""
     device = _torch_device(session.describe()["device"])
     return InArena() if device.type == "cpu" else InTorch(device)
 
 
 def check_device(model: torch.nn.Module, place: Place) -> None:
-    """A model may be on the host, from where it is moved; on another GPU than the engine's it was put by mistake."""
+    """Refuses a model on another GPU than the engine's. A model on the host is accepted and moved."""
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.device.type not in ("cpu", "meta") and tensor.device != place.device:
             raise Refused(f"'{name}' is on {tensor.device}, and the daemon has given {place.device}; leave the model on the "
@@ -156,8 +156,8 @@ def check_device(model: torch.nn.Module, place: Place) -> None:
 
 
 def move_rest(model: torch.nn.Module, place: Place) -> None:
-    """Buffers, and parameters that the engine does not keep, to where torch computes."""
-    moved: dict[torch.Tensor, torch.Tensor] = {}  # what modules share they share afterwards
+    """Moves buffers, and parameters that the engine does not store, to the device that torch computes on."""
+    moved: dict[torch.Tensor, torch.Tensor] = {}  # modules that share a buffer share it afterwards
     for module in model.modules():
         for name, buffer in module._buffers.items():
             if buffer is not None and buffer.device != place.device:

@@ -1,4 +1,4 @@
-"""geminid.torch.prepare: two lines around a loop that stays as it is."""
+"""geminid.torch.prepare: two lines around an unchanged training loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SCALE = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 
 def bytes_of(size: int | str, what: str = "device_memory") -> int:
-    """A number of bytes: 1048576 or "1MiB"."""
+    """Returns a number of bytes for a size such as 1048576 or "1MiB"."""
     found = None if isinstance(size, int) else _SIZE.fullmatch(str(size))
     if isinstance(size, bool) or not (isinstance(size, int) or found):
         raise InvalidArgument(f"{what} is {size!r}; write bytes, or a number with KiB, MiB, GiB or TiB")
@@ -49,7 +49,7 @@ def bytes_of(size: int | str, what: str = "device_memory") -> int:
 
 
 def _records(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, Record]:
-    """A record for each parameter that the engine shall keep, by the parameter."""
+    """Returns a record for each parameter that the engine will store."""
     group_of = {p: number for number, group in enumerate(optimizer.param_groups) for p in group["params"]}
     records: dict[torch.nn.Parameter, Record] = {}
     for name, parameter in model.named_parameters():
@@ -62,7 +62,7 @@ def _records(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[t
 
 
 def _type_of(parameter: torch.nn.Parameter) -> int | None:
-    """None: it stays torch's. So do subclasses of 8 bits: libraries of quantised layers keep the values of theirs elsewhere."""
+    """Returns the engine's type. None: torch keeps the parameter, such as 8-bit subclasses with values elsewhere."""
     if parameter.dtype in _TYPES:
         return _TYPES[parameter.dtype]
     return _FROZEN_TYPES.get(parameter.dtype) if type(parameter) is torch.nn.Parameter else None
@@ -79,8 +79,8 @@ def _connect(device_memory: int | str, ranks: Ranks, run: str | None, is_kept: b
 def _hold(session: Session, model: torch.nn.Module, records: Mapping[torch.nn.Parameter, Record],
           optimizer: engine_.Optimizer, options: Mapping[str, Any], unit: str | None,
           held_bytes: int | None) -> tuple[holding.Holding | None, str | None]:
-    """What this process holds for the next one, and the unit that the process before had. Refuses to go on from what
-    another script has left."""
+    """Returns the memory that this process holds for the next one, and the unit of the previous process. Refuses to resume
+    from another script's state."""
     if session.run is None:
         return None, unit
     held = holding.Holding(session)
@@ -98,7 +98,7 @@ def _hold(session: Session, model: torch.nn.Module, records: Mapping[torch.nn.Pa
 
 def _take_over(model: torch.nn.Module, records: Mapping[torch.nn.Parameter, Record], optimizer: engine_.Optimizer,
                options: Mapping[str, Any], unit: str | None, ranks: Ranks, run: str, is_kept: bool) -> Handover | None:
-    """What is gone on from where the number of ranks, or their hosts, have changed."""
+    """Takes over the state of a run whose number of ranks, or whose hosts, have changed."""
     mine = holding.terms_of(records, optimizer, options)
 
     def check(left: Mapping[str, Any]) -> None:
@@ -115,33 +115,33 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
             weights: weights_.Source | None = None, session: Session | None = None, ranks: Ranks | None = None,
             resume: bool | str = False, held_bytes: int | None = None, torch_memory: int | str | None = None,
             activations: str = "keep", **options: Unpack[engine_.Options]) -> tuple[M, torch.optim.Optimizer]:
-    """Hands the parameters of a model to the engine, and returns (model, optimizer) for a loop that
-    stays as it was.
+    """Hands the parameters of a model to the engine, and returns (model, optimizer) for an unchanged
+    training loop.
 
-    model: any module; it is changed in place and returned. Trained parameters are fp32 or bf16, and frozen ones may
-        also be fp16, int8 or uint8. Parameters of other types or of classes that quantise stay torch's. The model may be
-        on the host, also where the daemon has given a GPU: buffers and all parameters are on that one afterwards.
-    optimizer: AdamW, Adam, SGD, Adagrad or Muon of torch.optim, or Lion, Lamb, Lars, Adafactor, Came or Muon of
-        geminid.torch, with the parameters that are trained.
-    device_memory: bytes of the device for weights and gradients, as 1 << 30 or "1GiB".
-    unit: what is gathered together: "block", "leaf", or None for blocks where they fit.
-    weights: the values of parameters that are on the meta device (``empty_weights``), by their names: a folder that
-        save_pretrained wrote, a file of safetensors, or a mapping of tensors. They are read piece by piece.
-    session, ranks: of geminid.session, in place of those of this process's environment.
-    resume: True: when torchrun starts this process again after one that died, it goes on with the weights that
-        that one left in the daemon's memory, also as another number of ranks; see geminid.torch.resume, which must be
-        called then. A name, at most 63 characters, for a run that something else starts again.
-    held_bytes: room for what geminid.torch.resume holds beside the model's buffers; 1 MiB.
-    torch_memory: on a GPU, the most that PyTorch's own allocator may take in this process for activations and the weights in
-        use, like device_memory. None: what the device has beside device_memory, or less where
+    model: any module. It is changed in place and returned. Trained parameters are fp32 or bf16, and frozen ones may
+        also be fp16, int8 or uint8. torch keeps parameters of other types and of classes that quantise. The model may be
+        on the host. If the daemon gives a GPU, buffers and all parameters are on that GPU afterwards.
+    optimizer: has the trained parameters. AdamW, Adam, SGD, Adagrad or Muon of torch.optim, or Lion, Lamb, Lars, Adafactor,
+        Came or Muon of geminid.torch.
+    device_memory: bytes of the device for weights and gradients, such as 1 << 30 or "1GiB".
+    unit: the parameters that are gathered together: "block", "leaf" (a module), or None for blocks if they fit.
+    weights: the values of parameters that are on the meta device (``empty_weights``), by name. A folder that
+        save_pretrained wrote, a safetensors file, or a mapping of tensors. They are read in pieces.
+    session, ranks: of geminid.session, instead of those of this process's environment.
+    resume: True: when torchrun restarts this process after a death, the new process resumes with the weights that the dead
+        process left in the daemon's memory. The number of ranks may change. The script must then call geminid.torch.resume.
+        A name of at most 63 characters: the same, for a run that another program than torchrun restarts.
+    held_bytes: bytes for the state that geminid.torch.resume holds in addition to the model's buffers. Default: 1 MiB.
+    torch_memory: on a GPU, the limit for PyTorch's own allocator in this process, for activations and the weights in
+        use. Written like device_memory. None: the device's memory without device_memory, or less if
         torch.cuda.set_per_process_memory_fraction has set less.
-    activations: "keep", or "offload" to have the tensors that the forward pass saves wait in host memory until the backward
-        pass needs them. The results have the same bits. A sixteenth of device_memory, at most 64 MiB, is for their way.
-    options: of geminid.engine.Engine, such as update_threads.
+    activations: "keep", or "offload" to store the tensors that the forward pass saves in host memory until the backward
+        pass needs them. The results have the same bits. The transfers use a sixteenth of device_memory, at most 64 MiB.
+    options: options of geminid.engine.Engine, such as update_threads.
 
-    Raises Refused for what could not be right, before anything has changed; ResourceExhausted with the
-    smallest device_memory that would do. With GEMINID_DISABLE=1 in the environment it returns what it
-    was given.
+    Raises Refused for a model or optimizer that would train wrongly, before anything has changed. Raises ResourceExhausted
+    with the smallest sufficient device_memory. With GEMINID_DISABLE=1 in the environment it returns the given model and
+    optimizer.
     """
     if os.environ.get("GEMINID_DISABLE") == "1":
         for parameter, source in weights_.find(model, weights).items():
@@ -151,7 +151,7 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
         raise InvalidArgument(f"unit is {unit!r}; it must be 'block', 'leaf' or None")
     if activations not in ("keep", "offload"):
         raise InvalidArgument(f"activations is {activations!r}; it must be 'keep' or 'offload'")
-    bytes_of(device_memory)  # before anything else is asked
+    bytes_of(device_memory)  # refuses an invalid size before any other check
     torch_bytes = None if torch_memory is None else bytes_of(torch_memory, "torch_memory")
     wrappers.check_unwrapped(model)
     refusals.check_unprepared(model)
@@ -160,7 +160,7 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     for name, parameter in model.named_parameters():
         check_entry(kind, parameter, optimizer.state.get(parameter, {}), name)
     sources = weights_.find(model, weights)
-    gc.collect()  # a model that nobody has any more is in cycles, and would keep its device memory
+    gc.collect()  # frees the device memory of a dropped model, which is in reference cycles
     ranks = ranks or Ranks()
     records = _records(model, optimizer)
     refusals.check_ranks(records, ranks)
@@ -177,13 +177,13 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
         return model, _prepare(model, optimizer, chosen, kind, session, ranks, handed, given)
     except BaseException:
         if handed is not None:
-            handed.leave()  # it has the only copy
+            handed.leave()  # the images are the only copy
         raise
 
 
 @dataclass(frozen=True)
 class _Given:
-    """What prepare was told."""
+    """Arguments of prepare."""
     records: dict[torch.nn.Parameter, Record]
     sources: weights_.Sources
     unit: str | None
@@ -234,7 +234,7 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
             weights_.take_the_place_of(parameter, view)
         make_managed(parameter, record, view)
     placing.move_rest(model, keeper.place)
-    if optimizer.state and keeper.resumed_step() is None:  # what it had done before
+    if optimizer.state and keeper.resumed_step() is None:  # the optimizer has made steps before prepare
         put(keeper, kind, optimizer.state.items())
     state.serve(model)
     refusals.guard(model)

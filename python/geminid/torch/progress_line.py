@@ -1,4 +1,4 @@
-"""A line that says how training goes, in terminals, notebooks and logs."""
+"""A line that shows the progress of training, in terminals, notebooks and logs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _in_notebook() -> bool:
 
 
 def count_tokens(batch: Any) -> int:
-    """Elements of "input_ids" of a batch, else of its first tensor."""
+    """Returns the number of elements of a batch's "input_ids", else of its first tensor."""
     if isinstance(batch, dict) and isinstance(batch.get("input_ids"), torch.Tensor):
         return int(batch["input_ids"].numel())
     return next((int(tensor.numel()) for tensor in tensors_in(batch)), 0)
 
 
 def count_samples(batch: Any) -> int:
-    """The first size of a batch's first tensor."""
+    """Returns the first size of a batch's first tensor."""
     return next((int(tensor.shape[0]) if tensor.dim() else 1 for tensor in tensors_in(batch)), 0)
 
 
@@ -51,11 +51,11 @@ def _number(value: float) -> str:
 
 
 class ProgressLine:
-    """The line: ``update`` after each batch, ``close`` at the end. ``progress`` does both.
+    """The progress line. Call ``update`` after each batch and ``close`` at the end. ``progress`` does both.
 
-    total: batches; None: unknown, and there is no time left to say.
-    unit: of what ``update`` is told, such as "tokens".
-    file: sys.stderr where None. A terminal and a notebook have one line that changes, anything else a line every
+    total: the number of batches. None: unknown, and the line shows no time left.
+    unit: the unit that ``update`` counts, such as "tokens".
+    file: None: sys.stderr. A terminal and a notebook show one line that changes; any other file gets a line every
         30 seconds.
     """
 
@@ -77,14 +77,14 @@ class ProgressLine:
         return 0.0 if said is None else float(said["stall_seconds"])
 
     def update(self, count: int = 0) -> None:
-        """One more batch, of so many units."""
+        """Counts one more batch with `count` units."""
         self._batches += 1
         self._units += count
         if self._clock() - self._shown >= (_LIVE_SECONDS if self._live else _LOG_SECONDS):
             self._show()
 
     def line(self) -> str:
-        """What is shown, as it would be now."""
+        """Returns the text of the line as of now."""
         seconds = max(self._clock() - self._began, 1e-9)
         parts = [f"{self._batches}/{self._total}" if self._total is not None else str(self._batches)]
         said = self._statistics()
@@ -113,7 +113,7 @@ class ProgressLine:
         self._file.flush()
 
     def close(self) -> None:
-        """The last line, which stays."""
+        """Writes the last line, which stays visible."""
         self._show()
         if self._live:
             self._file.write("\n")
@@ -122,19 +122,19 @@ class ProgressLine:
 
 def progress(batches: Iterable[T], model: torch.nn.Module, *, total: int | None = None,
              unit: str = "samples", count: Callable[[T], int] | None = None, file: TextIO | None = None) -> Iterator[T]:
-    """The batches, with a line of progress: memory of device and host, stalls, speed and the time left.
+    """Yields the batches and shows a line of progress: memory of device and host, stalls, speed and the time left.
 
-    total: how many batches; None for ``len(batches)`` where they have one.
+    total: the number of batches. None: ``len(batches)`` if defined.
     unit: "samples" (the first size of a batch's first tensor) or "tokens" (the elements of "input_ids" or of the first
-        tensor); any other with ``count``.
-    count: how many units a batch has.
-    file: sys.stderr where None.
+            tensor). Any other unit needs ``count``.
+    count: returns the number of units of a batch.
+    file: None: sys.stderr.
 
         for batch in geminid.torch.progress(loader, model, unit="tokens"):
             ...
 
-    With GEMINID_DISABLE=1 the line has no memory and no stalls. On another rank than the first, and with a `file` that
-    is not to be written, leave it out.
+    With GEMINID_DISABLE=1 the line shows no memory and no stalls. Call it only on the first rank, and only if the line
+    shall be written.
     """
     counted = count or COUNTERS.get(unit)
     if counted is None:

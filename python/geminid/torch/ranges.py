@@ -1,4 +1,4 @@
-"""What the engine's calls take, as ranges in torch.profiler: "geminid.gather blocks.3" and the like."""
+"""Shows the engine's calls as ranges in torch.profiler: "geminid.gather blocks.3" and the like."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _profiling = torch._C._autograd._profiler_enabled
 
 
 def _ranged(call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
-    """The call, in a range while a profiler runs in this thread; `name`: of its arguments."""
+    """Returns the call inside a range while a profiler runs in this thread. name: makes the range's name of the arguments."""
 
     def ranged(*arguments: Any, **options: Any) -> Any:
         if not _profiling():
@@ -23,9 +23,9 @@ def _ranged(call: Callable[..., Any], name: Callable[..., str]) -> Callable[...,
 
 
 def install(keeper: Any) -> None:
-    """For the engine of a prepared model. A gather is from the call of a unit to its weights on the device: where it
-    waited for a transfer it is as long as the stall. Transfers themselves run in threads of the engine, in which a
-    profiler of torch does not look."""
+    """Adds ranges to the engine of a prepared model. A gather range lasts from the call of a unit to its weights on the
+    device. If the gather waits for a transfer, the range is as long as the stall. Threads of the engine run the
+    transfers, and torch's profiler does not see these threads."""
     engine, records = keeper.engine, keeper.records
     units = {id(unit.ids): unit.name or "model" for unit in keeper.units}
 

@@ -1,4 +1,4 @@
-"""What the engine of a prepared model says in numbers: as a dictionary, for TensorBoard, and as a line of progress."""
+"""The statistics of a prepared model's engine, as a dictionary, for TensorBoard, and for the progress line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class ScalarWriter(Protocol):
-    """torch.utils.tensorboard.SummaryWriter, or anything else with its add_scalar."""
+    """torch.utils.tensorboard.SummaryWriter, or another class with its add_scalar."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> object: ...
 
 
 def bytes_text(count: float) -> str:
-    """"1.5 MiB"."""
+    """Returns a text such as "1.5 MiB"."""
     for unit in _UNITS[:-1]:
         if count < 1024:
             return f"{count:.4g} {unit}"
@@ -29,7 +29,7 @@ def bytes_text(count: float) -> str:
 
 
 def find_keeper(model: torch.nn.Module) -> Any | None:
-    """That of a prepared model, of a part of one, or of a module around one; None where nothing is prepared."""
+    """Returns the keeper of a prepared model, of a part of one, or of a module around one. None: nothing is prepared."""
     keeper = getattr(model, "_geminid_keeper", None)
     if keeper is not None:
         return keeper
@@ -37,7 +37,7 @@ def find_keeper(model: torch.nn.Module) -> Any | None:
 
 
 def keeper_of(model: torch.nn.Module) -> Any:
-    """The same, or InvalidArgument."""
+    """As find_keeper, but raises InvalidArgument if nothing is prepared."""
     keeper = find_keeper(model)
     if keeper is None:
         raise InvalidArgument(f"this {type(model).__name__} is not prepared: call geminid.torch.prepare first, and unset "
@@ -46,16 +46,16 @@ def keeper_of(model: torch.nn.Module) -> Any:
 
 
 def statistics(model: torch.nn.Module) -> dict[str, Any]:
-    """What the engine says of itself: memory, transfers and stalls since it was made, in bytes and seconds.
+    """Returns the engine's memory, transfers and stalls since it was made, in bytes and seconds.
 
-    Never waits: other threads may be in a step. An empty dictionary with GEMINID_DISABLE=1.
+    Never waits, even if another thread is in a step. With GEMINID_DISABLE=1 the dictionary is empty.
     """
     keeper = find_keeper(model)
     return {} if keeper is None else dict(keeper.engine.statistics())
 
 
 def scalars_of(said: dict[str, Any]) -> dict[str, float]:
-    """The numbers that are worth a curve, by tag."""
+    """Returns the numbers to plot, by tag."""
     return {
         "memory/device_bytes": float(said["model_bytes"] + said["workspace_bytes"]),
         "memory/device_peak_bytes": float(said["peak_total_bytes"]),
@@ -68,18 +68,18 @@ def scalars_of(said: dict[str, Any]) -> dict[str, float]:
     }
 
 
-# By the engine: when it was logged last, and its stalls then.
+# By engine: the time of the last log, and the stall seconds at that time.
 _LOGGED: weakref.WeakKeyDictionary[Any, tuple[float, float]] = weakref.WeakKeyDictionary()
 
 
 def log(model: torch.nn.Module, writer: ScalarWriter, step: int | None = None) -> None:
     """Writes the model's memory, transfers and stalls as scalars with the prefix "geminid/".
 
-    writer: torch.utils.tensorboard.SummaryWriter, or anything with its ``add_scalar(tag, value, step)``.
-    step: of the curves; None for the steps that the engine has committed.
+    writer: torch.utils.tensorboard.SummaryWriter, or an object with its ``add_scalar(tag, value, step)``.
+    step: the step on the curves. None: the number of steps that the engine has committed.
 
-    From the second call on "geminid/stalls/share" is the part of the time since the last one that was waited for
-    memory and transfers. Does nothing with GEMINID_DISABLE=1.
+    From the second call on, "geminid/stalls/share" is the stalled share of the time since the last call: the time spent
+    waiting for memory and transfers. Does nothing with GEMINID_DISABLE=1.
     """
     keeper = find_keeper(model)
     if keeper is None:

@@ -1,4 +1,4 @@
-"""What cannot be right is refused before anything is touched, in one message that says what to do."""
+"""Refuses invalid use before anything has changed. One message says what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _check_modules(model: torch.nn.Module) -> None:
 
 
 def check_unprepared(model: torch.nn.Module) -> None:
-    """Before the optimizer is looked at, which may be one that prepare has returned."""
+    """Call it before the checks of the optimizer: that may be one that prepare returned."""
     for name, parameter in model.named_parameters():
         if hasattr(parameter, "_geminid"):
             raise Refused(f"'{name}' is prepared already: a parameter has one engine and one optimizer")
@@ -35,7 +35,7 @@ def check_unprepared(model: torch.nn.Module) -> None:
 
 
 def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, managed_types: Container[torch.dtype]) -> None:
-    """Before prepare changes anything."""
+    """Checks model and optimizer before prepare changes anything."""
     _check_modules(model)
     optimized = {p for group in optimizer.param_groups for p in group["params"]}
     names = {p: name for name, p in model.named_parameters()}
@@ -57,18 +57,18 @@ def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, manage
                       "optimizer of model.parameters()")
 
 
-_SAMPLED = 4096  # elements of a parameter
+_SAMPLED = 4096  # about so many elements of each parameter
 
 
 def _checksum(parameter: torch.Tensor) -> int:
-    """16 bits, of some of its values."""
+    """Returns a checksum of 16 bits over a sample of the values."""
     values = parameter.detach().reshape(-1)
     sample = values[::max(1, values.numel() // _SAMPLED)].to(device="cpu", dtype=torch.float32).contiguous()
     return zlib.crc32(ctypes.string_at(sample.data_ptr(), 4 * sample.numel())) & 0xFFFF
 
 
 def check_ranks(records: Mapping[torch.nn.Parameter, Record], ranks: Ranks) -> None:
-    """Each rank keeps a part of every parameter: of different values they would make a mixture. All ranks see it alike."""
+    """Refuses parameters whose values differ between ranks: the shards would form a mixture. All ranks decide alike."""
     if ranks.world_size == 1:
         return
     own = [0 if parameter.is_meta else _checksum(parameter) for parameter in records]
@@ -81,7 +81,7 @@ def check_ranks(records: Mapping[torch.nn.Parameter, Record], ranks: Ranks) -> N
 
 
 def _probe(fn: Callable[[torch.Tensor], torch.Tensor], kinds: Iterable[tuple[torch.dtype, torch.device]]) -> bool:
-    """Whether what `_apply` would do to tensors changes nothing."""
+    """Returns whether `fn` changes neither type nor device of such tensors."""
     for dtype, device in kinds:
         tensor = torch.empty(0, dtype=dtype, device=device)
         result = fn(tensor)
@@ -112,11 +112,11 @@ def _retired_step(self: torch.optim.Optimizer, *_: Any, **__: Any) -> NoReturn:
                   "step the optimizer that prepare returned: model, optimizer = geminid.torch.prepare(model, optimizer, ...)")
 
 
-_retired_step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers of it work, and look for this
+_retired_step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers look for this attribute
 
 
 def _handed_on(name: str, made: weakref.ref[Any]) -> Callable[..., Any]:
-    """The prepared optimizer's method, as one of the optimizer that prepare was given."""
+    """Returns a method for the optimizer given to prepare. It calls the method of the prepared optimizer."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         prepared = made()
@@ -128,8 +128,8 @@ def _handed_on(name: str, made: weakref.ref[Any]) -> Callable[..., Any]:
 
 
 def retire(optimizer: Any, made: Any) -> None:
-    """The optimizer that prepare was given: its groups, schedulers and state go on, its steps would change nothing. Its
-    zero_grad() is that of the one that prepare returns."""
+    """Retires the optimizer given to prepare. Its groups, schedulers and state still work. Its step() is refused: it would
+    change nothing. Its zero_grad() calls the prepared optimizer's."""
     optimizer.step = types.MethodType(_retired_step, optimizer)
     for name in ("state_dict", "load_state_dict", "zero_grad"):
         setattr(optimizer, name, _handed_on(name, weakref.ref(made)))

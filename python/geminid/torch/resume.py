@@ -1,10 +1,10 @@
-"""geminid.torch.resume: a process that was started again goes on where the one before it died.
+"""geminid.torch.resume: a restarted process continues where the previous process died.
 
-Weights and the optimizer's state are in the daemon's memory, and are those after the last step that was committed.
-Everything else is in a note that each rank writes before it commits a step: what the state of a script was when it
-called optimizer.step(). The process that takes over enters that iteration once more. Its forward and backward passes
-are in vain; its optimizer.step() changes nothing, and puts the state of the note in place. So whatever the script does
-after optimizer.step() is done as if nothing had happened, however much of it the process before had done.
+Weights and the optimizer's state are in the daemon's memory, as of the last committed step. All other state is in a
+note, which each rank writes before it commits a step: the state of the script at its call of optimizer.step().
+The process that takes over repeats that iteration. The results of its forward and backward passes are not used. Its
+optimizer.step() changes no weights, but restores the state of the note. So the code after optimizer.step() runs as if
+nothing had happened, however much of it the previous process had run.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ T = TypeVar("T")
 
 
 class Stateful(Protocol):
-    """What changes in training and has a state, such as a scheduler or a gradient scaler."""
+    """An object whose state changes in training, such as a scheduler or a gradient scaler."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Its state, which can be pickled."""
+        """Returns the state, which can be pickled."""
 
     def load_state_dict(self, state: Any) -> Any:
-        """Takes the state of another one."""
+        """Loads the state of another object."""
 
 
 def _random_state() -> bytes:
-    """Of every generator that is global, as bytes: they go into many notes."""
+    """Returns the state of every global generator, as bytes: many notes contain it."""
     of_torch = torch.get_rng_state()
     state: dict[str, Any] = {"python": random.getstate(), "torch": ctypes.string_at(of_torch.data_ptr(), of_torch.numel())}
     if "numpy" in sys.modules:
@@ -63,7 +63,7 @@ def _set_random_state(saved: bytes) -> None:
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
-    """Of random numbers, that a loader or its samplers have of their own."""
+    """Returns the random generators that a loader and its samplers own."""
     samplers = [getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)]
     owners = [loader, *samplers, getattr(samplers[1], "sampler", None)]
     found = dict.fromkeys(getattr(owner, "generator", None) for owner in owners)
@@ -71,7 +71,7 @@ def _generators(loader: Any) -> list[torch.Generator]:
 
 
 def _persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Those that a state_dict has, such as the running means of batch norms."""
+    """Yields the buffers that a state_dict has, such as the running means of batch norms."""
     for prefix, module in model.named_modules():
         for name, buffer in module._buffers.items():
             if buffer is not None and name not in module._non_persistent_buffers_set:
@@ -79,7 +79,7 @@ def _persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Ten
 
 
 def _at_random_state(loader: Iterable[T], place: _Place) -> Iterator[T]:
-    """A pass over the loader in the order that it had when it began; nothing else sees its generators go back."""
+    """Repeats a pass over the loader in its first order. Outside of the loader the generators do not go back."""
     for generator, state in zip(_generators(loader), place.generators):
         generator.set_state(state)
     now = _random_state()
@@ -91,7 +91,7 @@ def _at_random_state(loader: Iterable[T], place: _Place) -> Iterator[T]:
 
 
 def _length(loader: Iterable[Any]) -> int | None:
-    """None: it is unknown, as that of a DataLoader over a dataset without one, which has a len() that raises."""
+    """Returns the length or None if unknown. The len() of a DataLoader raises if its dataset has no length."""
     try:
         return len(loader) if isinstance(loader, Sized) else None
     except TypeError:
@@ -107,9 +107,9 @@ def _all_alike(states: Sequence[Sequence[torch.Tensor]]) -> bool:
 
 
 def note_for(rank: int, notes: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    """Of those that another number of ranks wrote, the one that this rank goes on from. A rank that was not there before
-    has that of the first rank without the states of global generators: it keeps what its script has set. Generators of
-    loaders it has where all ranks had them alike."""
+    """Returns the note that this rank resumes from, of the notes of another number of ranks. A rank whose number did not
+    exist before takes the first rank's note without the states of global generators: it keeps its script's own. It takes
+    the states of loaders' generators only if all ranks had the same."""
     if rank in notes:
         return notes[rank]
     note = notes[min(notes)]
@@ -125,16 +125,16 @@ def buffer_bytes(model: torch.nn.Module) -> int:
 
 
 class _Place:
-    """Where in its loops a script is. Since it came there: `outcomes`, of optimizer.step(), False where a scaler left
-    the step out; `values`, of Run.same."""
+    """The position of a script in its loops. `outcomes`: of optimizer.step() since this position; False if a scaler skipped
+    the step. `values`: of Run.same since this position."""
 
     def __init__(self) -> None:
         self.index: int | None = None
         self.passes = 0
         self.come_to(None)
-        self.random_at_index, self.random_at_pass = b"", b""  # when they began; empty: unknown
+        self.random_at_index, self.random_at_pass = b"", b""  # at the begin of the index and of the pass; empty: unknown
         self.generators: list[torch.Tensor] = []
-        self.stepped, self.every = -1, 1  # the batch of the last step, and how many batches it was of
+        self.stepped, self.every = -1, 1  # the last step's batch, and its number of batches
 
     def come_to(self, batch: int | None) -> None:
         self.batch = batch
@@ -155,11 +155,11 @@ class _Place:
 
 
 class Run:
-    """What ``resume`` returns. resumed: whether this process goes on from what another one left. step: how many steps
-    are committed. replays: whether the iteration is one whose step the process before had committed: the weights
-    are those after it, and `same` says what was computed with those before it. ranks_before: how many ranks the
-    run had before, where it goes on as another number or on other hosts; else 0. batches_before: of the pass that is gone on
-    with, how many batches those ranks had trained, all together."""
+    """The result of ``resume``. resumed: whether this process continues from another process's state. step: the number of
+    committed steps. replays: whether the previous process had committed this iteration's step. Then the weights
+    are those after that step, and `same` returns values computed with the weights before it. ranks_before: the previous
+    number of ranks if the run continues with another number or on other hosts, else 0. batches_before: the number of batches
+    of the current pass that all previous ranks had trained together."""
 
     def __init__(self, model: torch.nn.Module, objects: tuple[Stateful, ...]) -> None:
         self.step, self.resumed = 0, False
@@ -175,7 +175,7 @@ class Run:
 
     @property
     def replays(self) -> bool:
-        """Whether the iteration is one that the process before had committed."""
+        """Whether the previous process had committed this iteration's step."""
         return self._left is not None
 
     def _left_place(self) -> _Place | None:
@@ -185,7 +185,7 @@ class Run:
     # --- loops -----------------------------------------------------------------------------------
 
     def range(self, *bounds: int) -> Iterator[int]:
-        """As the built-in one, for epochs or for steps; it begins with the one in which the process before died."""
+        """As the built-in range, for epochs or steps. It begins with the number at which the previous process died."""
         numbers = range(*bounds)
         if self._place.index is not None:
             raise Refused("run.range is for one loop at a time: the outermost one")
@@ -204,8 +204,8 @@ class Run:
             self._place = _Place()
 
     def enumerate(self, loader: Iterable[T]) -> Iterator[tuple[int, T]]:
-        """(number, batch) of one pass over a loader. Batches that the process before has trained are drawn from the
-        loader and dropped."""
+        """Yields (number, batch) of one pass over a loader. It draws the batches that the previous process trained from the
+        loader and drops them."""
         place, left = self._place, self._left_place()
         if left is not None and left.index != place.index:
             left = None
@@ -230,7 +230,7 @@ class Run:
                     yield number, batch
                     if begins_again:
                         break
-            if begins_again:  # the batch was for the step that is done already
+            if begins_again:  # the batch was for the step that was already committed
                 place.stepped, place.every = -1, 1
                 yield from self._draw(_at_random_state(loader, place), place)
         finally:
@@ -245,7 +245,7 @@ class Run:
             yield number, batch
 
     def _share_out(self, left: _Place, loader: Iterable[Any]) -> bool:
-        """Of a pass of other ranks: finds where these ones go on. Whether that is its begin."""
+        """Finds where these ranks continue in a pass of other ranks. Returns whether that is the begin of the pass."""
         if not self.ranks_before or left.batch is None:
             return False
         now, length = self._keeper.ranks.world_size, _length(loader)
@@ -259,13 +259,13 @@ class Run:
         return found.consumed == 0
 
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
-        """The same without numbers."""
+        """As enumerate, without the numbers."""
         for _, batch in self.enumerate(loader):
             yield batch
 
     def same(self, value: T) -> T:
-        """The value, which must not be a tensor of the graph. In an iteration that is replayed: what the process before
-        gave here. For what is computed before optimizer.step() and used after it, such as the loss to log."""
+        """Returns the value, or in a replayed iteration the value that the previous process gave here. Use it for values that
+        are computed before optimizer.step() and used after it, such as the loss to log. No tensors of the graph."""
         values = self._place.values
         left = self._left_place()
         if left is not None and self._place.where() == left.where():
@@ -289,7 +289,7 @@ class Run:
         return list(self._keeper.optimizer().param_groups)
 
     def _note_left(self) -> dict[str, Any] | None:
-        """That of the process before, or of one of the ranks before."""
+        """Returns the note of the previous process, or of one of the previous ranks."""
         handed = None if self._holding is None else self._holding.handed
         if handed is not None and handed.world:
             self.ranks_before = handed.world
@@ -315,7 +315,7 @@ class Run:
             print(f"geminid: start {starts_before() + 1}: {self._where()}", file=sys.stderr, flush=True)
 
     def _where(self) -> str:
-        """For people."""
+        """Returns a description of where the run continues, for the log."""
         if self.ranks_before:
             return (f"goes on after step {self.step}, from the memory of {self.ranks_before} "
                     f"rank{'s' if self.ranks_before > 1 else ''}, now {self._keeper.ranks.world_size}")
@@ -339,7 +339,7 @@ class Run:
     # --- what the optimizer asks -----------------------------------------------------------------
 
     def replays_step(self) -> bool:
-        """False: the step is to be made; its note is written. True: the process before has committed it."""
+        """Returns True if the previous process has committed this step. False: the caller makes it; the note is written."""
         if self._holding is None:
             return False
         if self._place.index is None and self._place.batch is None:
@@ -361,7 +361,7 @@ class Run:
         return True
 
     def replays_unscale(self, finite: bool) -> bool:
-        """Whether the gradients were finite in the process before, of a step that it has made; else whether they are."""
+        """Returns whether the gradients were finite in the previous process, if that made the step. Else returns `finite`."""
         if self._holding is None:
             return finite
         outcomes = self._place.outcomes
@@ -375,7 +375,7 @@ class Run:
 
 
 def resume(model: torch.nn.Module, *objects: Stateful) -> Run:
-    """Goes on where a process before this one died, or begins; after ``prepare(..., resume=True)``.
+    """Continues where a previous process died, or begins a run. Call it after ``prepare(..., resume=True)``.
 
         run = geminid.torch.resume(model, scheduler, scaler)
         for epoch in run.range(EPOCHS):
@@ -383,12 +383,12 @@ def resume(model: torch.nn.Module, *objects: Stateful) -> Run:
                 ...                            # as it was, but for numbers of the forward that are used after
                 loss.backward()                # the step: run.same(loss.item())
 
-    objects: whatever has state_dict and load_state_dict and changes while the model trains: schedulers, scalers,
-        metrics. (Model and optimizer may be among them, and need not.) Their state is held as of each optimizer.step(),
-        with the optimizer's groups, the model's persistent buffers and the global generators of random numbers.
+    objects: objects with state_dict and load_state_dict that change while the model trains: schedulers, scalers,
+        metrics. (Model and optimizer are allowed but not needed.) Their state is saved at each optimizer.step(),
+        with the optimizer's groups, the model's persistent buffers and the global random generators.
 
-    Raises Refused where the script is another than that of the process before. Works alike for a model that is not
-    prepared, or not with resume: then nothing is held.
+    Raises Refused if the script differs from the previous process's. Also accepts a model that is not prepared, or
+    prepared without resume: then nothing is saved.
     """
     keeper = getattr(model, "_geminid_keeper", None)
     if keeper is not None and keeper.run is not None:

@@ -1,8 +1,8 @@
-"""The weights that autograd has saved are on the device when the node that saved them runs.
+"""Makes the weights that autograd saved available on the device when the node that saved them runs.
 
 The outputs of a unit's call begin its backward pass (hooks.py). Autograd may also enter the call elsewhere: at a tensor that
 the forward stored in an attribute, that a hook of a submodule took, or that is inside an object of a user's class. So
-each operator that was given a parameter looks, just before its node runs, whether the parameter is on the device.
+each operator that used a parameter checks, just before its node runs, whether the parameter is on the device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def before_node(records: Sequence[Record]) -> Callable[[Any], None]:
-    """What runs before the node of an operator that was given these parameters in the current forward."""
+    """Returns a hook that runs before the node of an operator that used these parameters in the current forward."""
     calls = records[0].keeper.open_calls
     call = calls[-1] if calls else None
 
@@ -30,7 +30,7 @@ def before_node(records: Sequence[Record]) -> Callable[[Any], None]:
 
 
 def _bring(call: Call | None, records: Sequence[Record]) -> None:
-    """The unit in whose call the operator was, as its outputs do. What is absent then stays until the pass ends."""
+    """Gathers the unit whose call ran the operator. Parameters still absent are then held until the pass ends."""
     if call is not None:
         call.before_backward(None)
     for record in records:

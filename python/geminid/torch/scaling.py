@@ -1,4 +1,4 @@
-"""torch.amp.GradScaler for gradients that the engine has."""
+"""Makes torch.amp.GradScaler work with gradients that the engine has."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def _unscale_grads_(self: Any, optimizer: torch.optim.Optimizer, inv_scale: torc
 
 
 def install() -> None:
-    """Scalers ask their class; those that were made before, too."""
+    """Replaces the method of the class, which all scalers use, also those made before."""
     setattr(torch.amp.GradScaler, "_unscale_grads_", _unscale_grads_)

@@ -23,7 +23,7 @@ def _copy(parameter: torch.Tensor) -> torch.Tensor:
 
 
 def read(parameter: Any) -> torch.Tensor:
-    """A copy of its values, as an operator sees them."""
+    """Returns a copy of the parameter's values, as an operator sees them."""
     keeper, record = parameter._geminid.keeper, parameter._geminid
     with torch.no_grad(), _DISABLED():
         if record.held or record.opened:
@@ -45,7 +45,7 @@ def _managed(module: torch.nn.Module) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _in_place_of(module: torch.nn.Module, made: Mapping[str, Any]) -> Iterator[None]:
-    """The module with other tensors as its parameters."""
+    """Replaces the module's parameters by other tensors within the block."""
     kept = module._parameters
     module._parameters = {name: made.get(name, p) for name, p in kept.items()}
     try:
@@ -54,19 +54,19 @@ def _in_place_of(module: torch.nn.Module, made: Mapping[str, Any]) -> Iterator[N
         module._parameters = kept
 
 
-# By the number of a state_dict() in the making: the name under which it has a parameter already.
+# By id() of a state_dict() in progress: the name under which it already has each parameter.
 _NAMES: dict[int, MutableMapping[Any, str]] = {}
 
 
 def _names_in(destination: Any) -> MutableMapping[Any, str]:
-    """So that tied parameters share memory in it, as in torch's."""
+    """Returns the names in a state_dict(), so that tied parameters share memory as in torch's state_dict()."""
     number = id(destination)
     if number not in _NAMES:
         try:
             weakref.finalize(destination, _NAMES.pop, number, None)
         except TypeError:  # a plain dict
             return {}
-        _NAMES[number] = weakref.WeakKeyDictionary()  # a state_dict keeps no model alive
+        _NAMES[number] = weakref.WeakKeyDictionary()  # a state_dict must not keep a model alive
     return _NAMES[number]
 
 
@@ -77,7 +77,7 @@ def _save(self: torch.nn.Module, destination: Any, prefix: str, keep_vars: bool)
     made: dict[str, torch.Tensor] = {}
     for name, p in _managed(self).items():
         known = names.setdefault(p._geminid, prefix + name)
-        made[name] = destination[known] if known in destination else read(p).cpu()  # the device may not have room for all
+        made[name] = destination[known] if known in destination else read(p).cpu()  # all of them may not fit on the device
     with _in_place_of(self, made):
         type(self)._save_to_state_dict(self, destination, prefix, keep_vars)
 
@@ -89,7 +89,7 @@ def _load(self: torch.nn.Module, state_dict: Mapping[str, Any], prefix: str, loc
     managed = _managed(self)
     made = {name: torch.nn.Parameter(torch.empty(p.shape, dtype=p.dtype), requires_grad=False)
             for name, p in managed.items() if prefix + name in state_dict}
-    for name in made:  # the sizes are compared by what is called below
+    for name in made:  # _load_from_state_dict below compares the sizes
         managed[name]._geminid.keeper.at_rest("load_state_dict()")
     errors = rest[-1]
     before = len(errors)
@@ -106,7 +106,7 @@ def _load(self: torch.nn.Module, state_dict: Mapping[str, Any], prefix: str, loc
 
 
 def serve(model: torch.nn.Module) -> None:
-    """Makes the state of every module with managed parameters come from the engine."""
+    """Makes state_dict() and load_state_dict() of every module with managed parameters use the engine."""
     module: Any
     for module in model.modules():
         if _managed(module):
@@ -116,13 +116,13 @@ def serve(model: torch.nn.Module) -> None:
 
 @contextlib.contextmanager
 def full(module: M) -> Iterator[M]:
-    """The parameters of a module as plain memory of the host, between steps: to read, tie, merge or
-    change in place, each with its own shape. What has changed is in the engine afterwards.
+    """Makes the parameters of a module plain host memory within the block, between steps. The block can read, tie, merge or
+    change them in place; each keeps its shape. After the block the engine has the changed values.
 
-    All ranks must, with the same module. Raises Refused at its end where a parameter has another shape
-    or type, or the module new parameters: the old values are back then, and the others are as changed.
-    Between the backward passes of a step values can be read; where one was changed, it raises Refused at
-    its end, and the old values are back.
+    All ranks must enter it with the same module. At the end it raises Refused if a parameter has another shape
+    or type, or the module has new parameters. That parameter then has its old values, and the others keep their changes.
+    Between the backward passes of a step the block may only read values. If it changed one, the end raises Refused,
+    and the old values are back.
 
         with geminid.torch.full(model.lm_head):
             model.lm_head.weight.mul_(0.5)
@@ -131,7 +131,7 @@ def full(module: M) -> Iterator[M]:
     keepers = {p._geminid.keeper for p in parameters}
     for keeper in keepers:
         if keeper.has_gradient:
-            keeper.between_steps()  # values can be read
+            keeper.between_steps()  # reading is allowed
         else:
             keeper.at_rest("geminid.torch.full")
         keeper.full_blocks += 1
@@ -162,7 +162,7 @@ def full(module: M) -> Iterator[M]:
 
 
 def _close(opened: list[tuple[Any, torch.Tensor]]) -> list[str]:
-    """Returns what parameters cannot be kept, and why, in words."""
+    """Returns the reason, in words, for each parameter whose new value is refused."""
     changed: list[tuple[Any, torch.Tensor]] = []
     refused: list[str] = []
     with torch.no_grad(), _DISABLED():

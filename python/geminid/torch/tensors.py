@@ -1,4 +1,4 @@
-"""Tensors in what modules are given and return."""
+"""Finds tensors in the arguments and results of modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """A list of each tensor in tuples, lists, mappings and dataclasses, at any depth."""
+    """Returns all tensors in tuples, lists, mappings and dataclasses, at any depth."""
     found: list[torch.Tensor] = []
     _collect(value, found)
     return found
@@ -23,7 +23,7 @@ def _collect(value: Any, found: list[torch.Tensor]) -> None:
         for item in value:
             _collect(item, found)
     elif value is None or isinstance(value, (str, int, float)):
-        return  # before the slower questions
+        return  # before the slower checks
     elif isinstance(value, Mapping):
         for item in value.values():
             _collect(item, found)
@@ -33,7 +33,7 @@ def _collect(value: Any, found: list[torch.Tensor]) -> None:
 
 
 def managed_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """Each managed parameter that a function of torch is given, itself or in a list."""
+    """Yields each managed parameter in the arguments of a function of torch, direct or in a list."""
     for value in (*args, *kwargs.values()):
         if hasattr(value, "_geminid"):
             yield value

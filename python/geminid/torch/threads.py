@@ -1,4 +1,4 @@
-"""One thread at a time is in a prepared model: another one would end what the first one holds."""
+"""Admits one thread at a time to a prepared model: a second thread would end operations of the first."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ _RUN_BACKWARD = getattr(getattr(torch.autograd.graph, "_engine_run_backward", No
 
 
 class Turn:
-    """Which thread was in the model last. It alone enters without looking at other threads."""
+    """Records the last thread in the model. Only this thread enters without a check of the other threads."""
 
     def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
         self.thread: int | None = None
-        self._modules = {id(module) for module in modules}  # whose calls the hooks see
+        self._modules = {id(module) for module in modules}  # modules whose calls the hooks see
         self._lock = threading.Lock()
-        self._outside: set[int] = set()  # threads that were refused
+        self._outside: set[int] = set()  # refused threads
 
     def add(self, module: torch.nn.Module) -> None:
         self._modules.add(id(module))
 
     def enter(self, in_backward: bool) -> None:
-        """Raises Refused where another thread is in the model."""
+        """Raises Refused if another thread is in the model."""
         me = threading.get_ident()
         if self.thread == me:
             if self._outside:
                 self._outside.discard(me)
             return
-        self._outside.add(me)  # until it is known
+        self._outside.add(me)  # until the check below has passed
         with self._lock:
             self.check_alone(in_backward)
             before, self.thread = self.thread, me
             try:
-                self.check_alone(in_backward)  # again: from here on nobody enters without the lock
+                self.check_alone(in_backward)  # again: from now on no thread enters without the lock
             except Refused:
                 self.thread = before
                 raise
         self._outside.discard(me)
 
     def refuse_me(self) -> None:
-        """This thread enters nothing although its turn it is: hooks after what it called do nothing."""
+        """Refuses this thread's entry although it has the turn: the hooks after the call then do nothing."""
         self._outside.add(threading.get_ident())
 
     def is_mine(self) -> bool:
-        """For hooks after a call, which also run where the hook before it has refused the call."""
+        """Returns whether this thread was admitted. Hooks after a call ask: they also run if the hook before it refused."""
         return not self._outside or threading.get_ident() not in self._outside
 
     def check_alone(self, in_backward: bool) -> None:
-        """in_backward: whether backward passes of the model have begun and not ended."""
+        """Raises Refused if another thread is in the model. in_backward: a backward pass of the model runs."""
         me = threading.get_ident()
         for number, frame in sys._current_frames().items():
             if number != me and number not in self._outside:
                 self._check(number, frame, in_backward)
 
     def check_caller(self) -> None:
-        """For a backward pass, which a thread of PyTorch's may run: its caller is in no forward pass."""
+        """Checks the caller of a backward pass, which a thread of PyTorch may run: the caller must be in no forward pass."""
         if self.thread is not None and self.thread != threading.get_ident():
             frame = sys._current_frames().get(self.thread)
             if frame is not None and self._doing(frame) == "a forward pass":

@@ -1,4 +1,4 @@
-"""What torch itself takes of a GPU beside the engine's memory: the limit of its allocator, and its peak in each unit of the model."""
+"""Torch's own GPU memory beside the engine's: the limit of its allocator, and its peak in each unit of the model."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from geminid.session import Session
 from geminid.torch.readings import bytes_text
 from geminid.torch.units import Unit
 
-_MEASURED_STEPS = 2  # each later step repeats them, and torch's own peak belongs to the caller again
+_MEASURED_STEPS = 2  # later steps repeat these; after them the caller may use torch's peak counter again
 FORWARD, BACKWARD = "forward", "backward"
 
 
 class Allocator(Protocol):
-    """Torch's, of one device."""
+    """Torch's allocator of one device."""
 
     def total_bytes(self) -> int:
-        """What the device has."""
+        """Returns the bytes of the device."""
 
     def fraction(self) -> float:
-        """Of that, what this process's torch may take."""
+        """Returns the fraction of the device that this process's torch may take."""
 
     def limit(self, fraction: float) -> None:
-        """Sets the same."""
+        """Sets this fraction."""
 
     def peak_bytes(self) -> int:
-        """The most that tensors have had since reset_peak."""
+        """Returns the peak of the bytes in tensors since reset_peak."""
 
     def reset_peak(self) -> None:
-        """Begins anew with what they have now."""
+        """Resets the peak to the bytes that tensors have now."""
 
 
 class CudaAllocator:
-    """Torch's caching allocator."""
+    """Torch's caching allocator for CUDA."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -46,7 +46,7 @@ class CudaAllocator:
         return int(torch.cuda.get_device_properties(self._device).total_memory)
 
     def fraction(self) -> float:
-        known = getattr(torch.cuda, "get_per_process_memory_fraction", None)  # not in older releases
+        known = getattr(torch.cuda, "get_per_process_memory_fraction", None)  # older releases lack it
         return 1.0 if known is None else float(known(self._device))
 
     def limit(self, fraction: float) -> None:
@@ -60,22 +60,22 @@ class CudaAllocator:
 
 
 class UnitPeaks:
-    """The most that torch has had in each unit's forward and backward, in the first steps. Units may be in each other."""
+    """Measures torch's peak in each unit's forward and backward, in the first steps. Units may be nested."""
 
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator
-        self._open: list[tuple[int, str]] = []  # a unit's id() and the pass
+        self._open: list[tuple[int, str]] = []  # (id() of a unit, pass)
         self._steps = 0
         self._peaks: dict[tuple[int, str], int] = {}
 
     def begin(self, unit: Unit, pass_: str) -> None:
-        """Before the unit's weights come."""
+        """Call it before the unit's weights are gathered."""
         if self._steps < _MEASURED_STEPS:
             self._count()
             self._open.append((id(unit), pass_))
 
     def end(self, unit: Unit, pass_: str) -> None:
-        """Units may end in another order than that in which they began."""
+        """Units may end in another order than they began."""
         if (id(unit), pass_) in self._open:
             self._count()
             self._open.remove((id(unit), pass_))
@@ -87,7 +87,7 @@ class UnitPeaks:
         self._allocator.reset_peak()
 
     def forget_open(self) -> None:
-        """After an exception: nothing is open."""
+        """Forgets the open units after an exception."""
         self._open.clear()
 
     def end_step(self) -> None:
@@ -106,22 +106,22 @@ class TorchMemory:
         self.limit_bytes, self.peaks = int(fraction * allocator.total_bytes()), UnitPeaks(allocator)
 
     def apply(self) -> None:
-        """When the engine has the weights: before that torch may have all of them on the GPU."""
+        """Sets the limit. Call it when the engine has the weights: before that all of them may be in torch's GPU memory."""
         self._allocator.limit(self._fraction)
 
     def described(self, units: Sequence[Unit]) -> dict[str, Any]:
-        """limit_bytes, and of each unit name, forward_peak_bytes and backward_peak_bytes, None where not measured."""
+        """Returns limit_bytes, and name, forward_peak_bytes and backward_peak_bytes of each unit; None if not measured."""
         return {"limit_bytes": self.limit_bytes,
                 "units": [{"name": unit.name, "forward_peak_bytes": self.peaks.of(unit, FORWARD),
                            "backward_peak_bytes": self.peaks.of(unit, BACKWARD)} for unit in units]}
 
 
-_ARENAS: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()  # bytes of a session on a GPU
-_DEFAULTS: set[float] = set()  # fractions that were set without the caller's word
+_ARENAS: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()  # the bytes of each session on a GPU
+_DEFAULTS: set[float] = set()  # fractions that this module set by default
 
 
 def _taken_bytes(session: Session) -> int:
-    """What the sessions of this process have of the device, this one too."""
+    """Returns the bytes of the device that this process's sessions have, this one included."""
     _ARENAS[session] = int(session.describe()["arena_bytes"])
     uuid = session.describe()["device"]["uuid"]
     return sum(taken for other, taken in _ARENAS.items()
@@ -129,8 +129,8 @@ def _taken_bytes(session: Session) -> int:
 
 
 def limit_of(allocator: Allocator | None, session: Session, asked_bytes: int | None) -> TorchMemory | None:
-    """The limit of torch's allocator: `asked_bytes`; without these what the device has beside the engine's memory, or less
-    where the caller has set less. None on the host device, where torch has no such allocator."""
+    """Returns the limit of torch's allocator: `asked_bytes`. None: the device's memory without the engine's, or less
+    if the caller has set less. Returns None on the host device, where torch has no such allocator."""
     if allocator is None:
         if asked_bytes is not None:
             raise InvalidArgument(f"torch_memory is {bytes_text(asked_bytes)}; the daemon has given the host device, where "

@@ -1,4 +1,4 @@
-"""What is gathered together: the repeated blocks of a model, and else the modules with parameters."""
+"""Units, which are gathered together: the repeated blocks of a model, else the modules with parameters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Unit:
-    """A module in whose call these parameters are on the device."""
+    """A module and the parameters that are on the device during its call."""
     module: torch.nn.Module
     name: str
     parameters: list[torch.nn.Parameter]
-    stack: list[tuple[Held, Call | None]] = field(default_factory=list)  # of calls that are in its forward
+    stack: list[tuple[Held, Call | None]] = field(default_factory=list)  # the calls whose forward runs
     ids: Any = None  # an array of c_uint32
     records: tuple[Record, ...] = ()
 
@@ -32,7 +32,7 @@ def _is_repeated(module: torch.nn.Module) -> bool:
 
 
 def _blocks(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, torch.nn.Module]]:
-    """The outermost repeated modules, by name."""
+    """Yields the outermost repeated modules, with their names."""
     for name, child in module.named_children():
         path = f"{prefix}{name}"
         if _is_repeated(module):
@@ -42,8 +42,8 @@ def _blocks(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, torch.n
 
 
 def choose_units(model: torch.nn.Module, managed: Callable[[torch.nn.Parameter], bool], granularity: str) -> list[Unit]:
-    """Units that have every managed parameter. `managed`: whether a parameter is. `granularity`:
-    "block", or "leaf" for modules with parameters of their own alone."""
+    """Returns units that contain every managed parameter. managed: whether a parameter is managed. granularity:
+    "block", or "leaf" for the modules that have parameters of their own."""
     units: list[Unit] = []
     inside: set[torch.nn.Module] = set()
     if granularity == "block":

@@ -1,5 +1,5 @@
-"""Values of parameters on the meta device, read from files of safetensors as the engine asks for them: no tensor of a
-model is ever whole in this process's own memory."""
+"""Reads the values of parameters on the meta device from safetensors files when the engine asks for them. This
+process's own memory never has a whole tensor."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ import torch
 from geminid.errors import DataLoss, InvalidArgument, NotFound, Refused
 from geminid.torch.tensors import address_of
 
-#: A folder or a file of safetensors, or tensors by name.
+#: A folder of safetensors files, one such file, or tensors by name.
 Source = str | os.PathLike[str] | Mapping[str, torch.Tensor]
 
 _TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F64": torch.float64, "I8": torch.int8,
           "U8": torch.uint8}
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
-_MOST_HEADER_BYTES = 100 << 20  # as safetensors has it
+_MOST_HEADER_BYTES = 100 << 20  # the limit of the safetensors library
 _PIECE_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """Where a tensor lies in a file."""
+    """The position of a tensor in a file."""
     path: pathlib.Path
     dtype: torch.dtype
     shape: tuple[int, ...]
     offset: int
 
     def read(self, first: int, count: int) -> torch.Tensor:
-        """`count` elements from `first` on, in fp32."""
+        """Returns `count` elements from `first` on, in fp32."""
         size = torch.empty(0, dtype=self.dtype).element_size()
         with open(self.path, "rb", buffering=0) as file:
             file.seek(self.offset + first * size)
@@ -49,7 +49,7 @@ class _Stored:
 
 @dataclass(frozen=True)
 class _Given:
-    """A tensor that somebody has."""
+    """A tensor in memory."""
     tensor: torch.Tensor
 
     @property
@@ -60,12 +60,12 @@ class _Given:
         return self.tensor.detach().reshape(-1)[first:first + count].to(device="cpu", dtype=torch.float32)
 
 
-#: Where each parameter on the meta device has its values.
+#: The source of each parameter on the meta device.
 Sources = Mapping[torch.nn.Parameter, _Stored | _Given]
 
 
 def _header(path: pathlib.Path) -> tuple[dict[str, Any], int]:
-    """What the file says of its tensors, and where their bytes begin."""
+    """Returns the file's header and the position of the first tensor byte."""
     with open(path, "rb") as file:
         size, = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))
         if not 0 < size <= _MOST_HEADER_BYTES:
@@ -103,7 +103,7 @@ def _stored_in(path: pathlib.Path) -> dict[str, _Stored]:
 
 
 def _names(model: torch.nn.Module) -> dict[torch.nn.Parameter, list[str]]:
-    """All names of each: files have one of those of tied parameters."""
+    """Returns all names of each parameter: of a tied parameter's names, a file has one."""
     names: dict[torch.nn.Parameter, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
@@ -111,7 +111,7 @@ def _names(model: torch.nn.Module) -> dict[torch.nn.Parameter, list[str]]:
 
 
 def find(model: torch.nn.Module, source: Source | None) -> Sources:
-    """Where each parameter on the meta device has its values. Refuses what cannot be right before anything changes."""
+    """Returns the source of each parameter on the meta device. Refuses invalid use before anything changes."""
     absent = {p: names for p, names in _names(model).items() if p.is_meta}
     for name, buffer in model.named_buffers():
         if buffer.is_meta:
@@ -144,7 +144,7 @@ def _match(parameter: torch.nn.Parameter, names: list[str], stored: Mapping[str,
 
 
 def copy(source: _Stored | _Given, first: int, address: int, count: int) -> None:
-    """fp32 values to an address, in pieces."""
+    """Copies fp32 values to an address, in pieces."""
     for begin in range(0, count, _PIECE_ELEMENTS):
         piece = min(_PIECE_ELEMENTS, count - begin)
         values = source.read(first + begin, piece).contiguous()
@@ -152,13 +152,13 @@ def copy(source: _Stored | _Given, first: int, address: int, count: int) -> None
 
 
 def take_the_place_of(parameter: torch.nn.Parameter, values: torch.Tensor) -> None:
-    """Parameters get values on another device, and stay the objects that optimizers and others have."""
+    """Gives a parameter values on another device. The parameter stays the same object for optimizers and other users."""
     swap: Any = torch.utils.swap_tensors
     swap(parameter, torch.nn.Parameter(values, requires_grad=parameter.requires_grad))
 
 
 def materialize(parameter: torch.nn.Parameter, source: _Stored | _Given) -> None:
-    """As plain memory of torch's: of parameters that the engine does not keep."""
+    """Reads the values of a parameter that the engine does not store into torch's memory."""
     values = torch.empty(parameter.shape, dtype=parameter.dtype)
     for begin in range(0, values.numel(), _PIECE_ELEMENTS):
         count = min(_PIECE_ELEMENTS, values.numel() - begin)
@@ -168,8 +168,8 @@ def materialize(parameter: torch.nn.Parameter, source: _Stored | _Given) -> None
 
 @contextlib.contextmanager
 def empty_weights() -> Iterator[None]:
-    """Modules that are made inside have their parameters on the meta device, which takes no memory, and their
-    buffers as always. For ``prepare(model, optimizer, weights=FOLDER)``:
+    """Puts the parameters of modules that are made inside on the meta device, which takes no memory. Buffers are made as
+    always. For ``prepare(model, optimizer, weights=FOLDER)``:
 
         with geminid.torch.empty_weights():
             model = transformers.AutoModelForCausalLM.from_config(config)

@@ -1,4 +1,4 @@
-"""Wrappers of torch that shard a model or add up its gradients, around a model for which the engine does that."""
+"""Refuses torch's wrappers that shard a model or sum its gradients, because the engine does both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _modules(given: Any) -> list[torch.nn.Module]:
     return [module for module in several if isinstance(module, torch.nn.Module)]
 
 
-#: Who puts a wrapper around a model without a line of the script's that names it, and what to write instead.
+#: Packages that wrap a model without a line of the script that names the wrapper, and what to write instead.
 _INSTEAD = {
     "transformers": "use geminid.transformers.Trainer in place of transformers.Trainer, and delete the line with "
                     "geminid.torch.prepare",
@@ -32,7 +32,7 @@ _INSTEAD = {
 
 
 def _caller() -> str | None:
-    """The package of _INSTEAD in which the call began that led here: the outermost of them."""
+    """Returns the outermost package of _INSTEAD on the call stack, or None."""
     found: str | None = None
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -54,12 +54,12 @@ def _check(given: Any, wrapper: str) -> None:
                     f"{instead}")
 
 
-#: Classes of modules around a model, by name: their packages may not be there.
+#: Classes of wrappers, by name: their packages may not be installed.
 _AROUND = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine", "GeminiDDP"}
 
 
 def check_unwrapped(model: torch.nn.Module) -> None:
-    """Before prepare: a model that something else shards or copies is refused."""
+    """Call it before prepare. Refuses a model that a wrapper shards or copies."""
     for name, module in model.named_modules():
         wrapper = next((base.__name__ for base in type(module).__mro__ if base.__name__ in _AROUND), None)
         if wrapper is not None:
@@ -70,7 +70,7 @@ def check_unwrapped(model: torch.nn.Module) -> None:
 
 
 def _guarded(call: Callable[..., Any], wrapper: str, position: int) -> Callable[..., Any]:
-    """`call`, which takes the module as its argument number `position`."""
+    """Returns `call` with a check of the module, its argument number `position`."""
 
     @functools.wraps(call)
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ def _guard_class(wrapper: Any) -> None:
 
 
 def _guard_function(wrapper: Any) -> None:
-    """Also where somebody imported the function by name before."""
+    """Replaces the function in every module, including modules that imported the function by name before."""
     if hasattr(wrapper, "_geminid_guard"):
         return
     name = wrapper.__name__
@@ -99,11 +99,11 @@ def _guard_function(wrapper: Any) -> None:
 
 
 def install() -> None:
-    """Before a model is prepared: from then on the wrappers look at what they are given."""
+    """Makes the wrappers check their arguments. Call it before a model is prepared."""
     if not torch.distributed.is_available():
         return
-    fsdp: Any = importlib.import_module("torch.distributed.fsdp")  # not before: it is a lot
+    fsdp: Any = importlib.import_module("torch.distributed.fsdp")  # imported late, because the import is slow
     _guard_class(torch.nn.parallel.DistributedDataParallel)
     _guard_class(fsdp.FullyShardedDataParallel)
-    if hasattr(fsdp, "fully_shard"):  # from torch 2.6 on
+    if hasattr(fsdp, "fully_shard"):  # torch 2.6 or newer
         _guard_function(fsdp.fully_shard)

@@ -1,4 +1,4 @@
-"""accelerate_program.py FOLDER: one rank of a loop of Accelerate around a prepared model, which leaves its losses and norms."""
+"""accelerate_program.py FOLDER: one rank of an Accelerate loop around a prepared model. It writes its losses and norms."""
 
 import pathlib
 import sys

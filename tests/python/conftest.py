@@ -1,5 +1,5 @@
-"""Tests of the Python package. GEMINID_LIBRARY and GEMINID_DAEMON say where the build is; each process has a
-daemon of its own."""
+"""Tests of the Python package. GEMINID_LIBRARY and GEMINID_DAEMON name the build. Each process starts its own
+daemon."""
 
 import os
 
@@ -11,15 +11,15 @@ import twins
 from models import make
 from steps import one_batch
 
-torch.set_num_threads(1)  # threads that spin would wait for the processors of the engine
+torch.set_num_threads(1)  # spinning threads would take the CPUs that the engine needs
 
 
 @pytest.fixture
 def both():
-    """Plain torch and a prepared model, of which the test asks what is refused."""
+    """Yields twins of plain torch and a prepared model, on which a test tries refused actions."""
     pair = twins.pair(make("gpt"), device_memory="448KiB")
     twins.run(pair, one_batch, steps=1)
     yield pair
-    # Whatever was refused, the next steps are right.
+    # After every refusal the next steps are still correct.
     twins.run(pair, one_batch, steps=3)
     twins.assert_same(pair)

@@ -1,5 +1,5 @@
-"""A script under geminid-with-double: the engine is on a GPU that is not there, torch computes on the host, and weights and
-gradients travel between the two as they do on a GPU. Prints what each scenario found, as JSON."""
+"""A script under geminid-with-double: the engine uses a simulated GPU, and torch computes on the host. Weights and
+gradients move between the two as on a GPU. Prints the findings of each scenario as JSON."""
 
 import ctypes
 import io
@@ -16,13 +16,13 @@ import twins
 from geminid.torch import activations, placing
 
 torch.set_num_threads(1)
-DEVICE_MEMORY = "2MiB"  # a GPU's least
+DEVICE_MEMORY = "2MiB"  # the least that a GPU session may have
 STEPS = 3
-LAYERS = 12  # of whose weights and gradients a third has room there
+LAYERS = 12  # DEVICE_MEMORY has room for a third of their weights and gradients
 
 
 class WeightsOnly:
-    """In place of torch's allocator: of a GPU of 1 GiB, of which torch has the weights in use."""
+    """Replaces torch's allocator: a GPU of 1 GiB on which torch has only the weights in use."""
 
     def __init__(self):
         self.now, self.peak, self.set = 0, 0, 1.0
@@ -47,7 +47,7 @@ class WeightsOnly:
 
 
 class OnDouble(placing.InTorch):
-    """Torch's memory is the host's here, and has no order with the GPU's stream but this wait."""
+    """Here torch's memory is host memory. Only this wait orders it with the GPU's stream."""
 
     def __init__(self):
         super().__init__(torch.device("cpu"))
@@ -82,7 +82,7 @@ class OnDouble(placing.InTorch):
         self.allocator.have(sum(storage.nbytes() for storage, _ in self._storages.values()))
 
     def wait_for_gradients(self, engine):
-        """The host's memory is taken back at once, a GPU's in the order of the stream."""
+        """Waits, because torch reuses host memory at once; it reuses GPU memory in the stream's order."""
         add = engine.add_gradient
 
         def add_and_wait(*arguments):
@@ -95,7 +95,7 @@ class OnDouble(placing.InTorch):
         return 0
 
     def queued(self, tensor):
-        """In place of record_stream: for the host's memory, which is taken back at once and read without a stream."""
+        """Replaces record_stream, because torch reuses host memory at once and reads it without a stream."""
         self.wait()
 
 
@@ -128,7 +128,7 @@ def scenario(name, unit, how):
 
 
 def main():
-    activations.SMALLEST = 512  # of models this small
+    activations.SMALLEST = 512  # bytes; so small because the models are small
     placing.place_of = place_of
     placing.daemon_flags = lambda: ("--device", "cuda")
     found = {}

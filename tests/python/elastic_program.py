@@ -1,5 +1,5 @@
-"""Ranks of a run whose number changes: `rank_of` is one of them, in a process of its own. `train` is a script as users write
-it."""
+"""Ranks of a run whose number of ranks changes. `rank_of` is one rank in its own process. `train` is a script as users
+write it."""
 
 import atexit
 import faulthandler
@@ -17,11 +17,11 @@ from geminid.torch.image import ImageMemory
 from models import LENGTH, VOCABULARY, make
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS, BATCH = 8, 12  # of all ranks together
+STEPS, BATCH = 8, 12  # BATCH: samples of all ranks together
 
 
 class Counter:
-    """Something of the script's own."""
+    """An object of the script with state."""
 
     def __init__(self):
         self.steps = 0
@@ -48,7 +48,7 @@ def parts(ranks, optimizer="adamw", **options):
 
 
 def train(ranks, at, resume=True, load=None, save=None, **options):
-    """Calls at(event, step) on its way. load, save: (folder, steps) of a checkpoint."""
+    """Trains, and calls at(event, step) at each event. load, save: (folder, steps) of a checkpoint."""
     model, optimizer, scheduler = parts(ranks, resume=resume, **options)
     counter, losses, first = Counter(), {}, 0
     run = geminid.torch.resume(model, scheduler, counter)
@@ -79,7 +79,7 @@ def train(ranks, at, resume=True, load=None, save=None, **options):
 
 
 def passes(ranks, at, epochs=2, samples=24, batch=2):
-    """Losses do not matter here: which samples are seen after which step, in two passes over a loader."""
+    """Records which samples are seen after which step, in two passes over a loader. Losses do not matter here."""
     model, optimizer, _ = parts(ranks, resume=True)
     seen = []
     tokens = torch.randint(0, VOCABULARY, (samples, LENGTH + 1), generator=torch.Generator().manual_seed(5))
@@ -99,7 +99,7 @@ def passes(ranks, at, epochs=2, samples=24, batch=2):
 
 
 def rank_of(environment, folder, rank, world, work, death, options):
-    """death: (event, step, rank): that process kills itself there, and the others are killed when it is gone."""
+    """Runs a rank. death: (event, step, rank) at which that process kills itself. The others are killed when it is gone."""
     os.environ.update(environment, RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank),
                       LOCAL_WORLD_SIZE=str(world))
     folder = pathlib.Path(folder)
@@ -120,12 +120,12 @@ def rank_of(environment, folder, rank, world, work, death, options):
 
     ImageMemory.complete = completed
     torch.save(work(Ranks(), at, **options), folder / f"made{rank}.pt")
-    atexit._run_exitfuncs()  # as a program that ends
+    atexit._run_exitfuncs()  # as at the end of a program
 
 
 @dataclass
 class Spot:
-    """Of a rank, for a session."""
+    """A rank's place, for a session."""
     rank: int
     world_size: int
     local_rank: int = 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""hook_costs.py [--steps N]: what the hooks of a prepared model cost the thread that trains, in microseconds of its own
-time (the median of each kind), where everything fits. The engine's calls within are shown apart. Beside it what a
-prepared step takes of the thread, as a ratio of a plain one in the same process."""
+"""hook_costs.py [--steps N]: the cost of a prepared model's hooks for the training thread, in microseconds of thread time
+(the median of each kind), if all weights fit. The engine's calls inside the hooks are shown separately. Also shows the
+thread time of a prepared step as a ratio of a plain step in the same process."""
 
 import argparse
 import collections
@@ -20,7 +20,7 @@ CALLS = ("use", "finish", "add_gradient")
 
 
 class Times:
-    """Microseconds by kind."""
+    """Microseconds by kind of hook or call."""
 
     def __init__(self):
         self.taken = collections.defaultdict(list)
@@ -45,7 +45,7 @@ class Times:
             setattr(owner, name, before)
 
     def figures(self, kind):
-        """(tenth percentile, median)."""
+        """Returns (tenth percentile, median)."""
         return statistics.quantiles(self.taken[kind], n=10)[0], statistics.median(self.taken[kind])
 
 
@@ -64,7 +64,7 @@ def _watch_calls(times):
 
 
 def _train(twin, steps):
-    """Thread time of each step but the first three, which are sampled and planned."""
+    """Returns the thread time of each step, without the first three, in which the engine samples and plans."""
     taken = []
     for number in range(3 + steps):
         began = time.thread_time_ns()
@@ -86,7 +86,7 @@ def _of(watch, steps):
 
 
 def measure(steps):
-    """Figures by name: of hooks and calls, and the ratio of steps."""
+    """Returns figures by name: of hooks and calls, and the ratio of steps."""
     hooked, called = _of(_watch_hooks, steps), _of(_watch_calls, steps)
     found = {kind: hooked.figures(kind) for kind in HOOKS} | {kind: called.figures(kind) for kind in CALLS}
     plain, ours = twins.pair(make("llama"))

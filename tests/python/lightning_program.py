@@ -1,4 +1,4 @@
-"""lightning_program.py FOLDER: one rank of two fits under torchrun on its half of each batch, of which the second goes on
+"""lightning_program.py FOLDER: one rank of two fits under torchrun, on its half of each batch. The second fit continues
 where the first ended."""
 
 import os

@@ -1,5 +1,5 @@
-"""Small models that use their parameters as well-known ones do. Unless `dropout` is given, what they compute depends on
-their parameters and inputs alone."""
+"""Small models that use their parameters like well-known models. Unless `dropout` is given, their results depend only on
+their parameters and inputs."""
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ VOCABULARY, WIDTH, HEADS, LENGTH = 96, 64, 4, 12
 
 
 class Conv1D(nn.Module):
-    """GPT-2's linear layer: saves the weight itself for its backward."""
+    """GPT-2's linear layer. It saves the weight itself for its backward."""
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -28,12 +28,12 @@ def attention(q, k, v):
 
 
 def loss_of(logits, labels):
-    """In fp64, so that what is compared is not rounded to a few units of fp32."""
+    """Computes the loss in fp64, so that compared losses are not rounded to a few units of fp32."""
     return F.cross_entropy(logits.double().view(-1, VOCABULARY), labels.reshape(-1))
 
 
 def dropped(x, probability):
-    """After each sublayer of a block. Without dropout no random numbers are drawn."""
+    """Applies dropout after a sublayer of a block. With probability 0 it draws no random numbers."""
     return F.dropout(x, probability) if probability else x
 
 
@@ -60,7 +60,7 @@ class RmsNorm(nn.Module):
 
 
 class LlamaBlock(nn.Module):
-    """Linear layers save a view of their weight for their backward."""
+    """A block of Llama. Its linear layers save a view of their weight for their backward."""
 
     def __init__(self, dropout):
         super().__init__()
@@ -79,7 +79,7 @@ class LlamaBlock(nn.Module):
 
 
 class Model(nn.Module):
-    """Embeddings, blocks, a head. `order`: of the blocks, for each call."""
+    """Embeddings, blocks and a head. `order`: the order of the blocks, for each call."""
 
     def __init__(self, block, layers=3, tied=False, outer=False, reentrant=None, dropout=0.0):
         super().__init__()
@@ -110,7 +110,7 @@ class Model(nn.Module):
 
     def logits(self, tokens):
         hidden = self.hidden(tokens)
-        # Tied by hand: the weight is used outside of its module.
+        # Weights tied by hand: the head uses the weight outside of its module.
         return F.linear(hidden, self.embedding.weight) if self.tied is True else self.head(hidden)
 
     def forward(self, tokens, labels=None):
@@ -130,7 +130,7 @@ BLOCKS = {"gpt": GptBlock, "llama": LlamaBlock}
 
 
 def make(kind, seed=0, **options):
-    """Its norms do not begin as ones: there, all elements would be rounded alike in every step."""
+    """Makes a model. Its norms do not begin as ones: then each step would round all elements alike."""
     torch.manual_seed(seed)
     model = Model(BLOCKS[kind], **options)
     with torch.no_grad():

@@ -1,8 +1,9 @@
-"""notebooks.py run NOTEBOOK: executes the cells of a notebook in one namespace, as Jupyter would, and stores their outputs in it.
-notebooks.py render NOTEBOOK PAGE: writes the notebook with its outputs as a page of Markdown, and its pictures beside the
+"""notebooks.py run NOTEBOOK: executes the cells of a notebook in one namespace, like Jupyter, and stores their outputs in
+the notebook.
+notebooks.py render NOTEBOOK PAGE: writes the notebook with its outputs as a Markdown page, and its pictures beside the
 page, in pictures/.
 
-Needs nothing of Jupyter's: a cell is Python without magics, and its last expression is shown as Jupyter shows it."""
+Does not need Jupyter. A cell is Python without magics, and its last expression is shown as in Jupyter."""
 
 import argparse
 import ast
@@ -24,7 +25,7 @@ def write(path, notebook):
 
 
 def lines(text):
-    """As a notebook keeps text."""
+    """Returns text in the form in which a notebook stores it."""
     return text.splitlines(keepends=True)
 
 
@@ -36,7 +37,7 @@ def _shown(value):
 
 
 def _execute(source, namespace, name):
-    """The outputs of a cell."""
+    """Executes a cell and returns its outputs."""
     tree = ast.parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed = io.StringIO()
@@ -52,7 +53,7 @@ def _execute(source, namespace, name):
 
 
 def run(notebook):
-    """The notebook with the outputs of all its cells; what a cell raises is raised."""
+    """Returns the notebook with the outputs of all its cells. Raises the exception of a cell that fails."""
     namespace, cells, count = {"__name__": "__main__"}, [], 0
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
@@ -70,7 +71,7 @@ def _block(text, language=""):
 
 
 def render(notebook, name):
-    """(the page, {file name of a picture: its text}); `name` begins the pictures' names."""
+    """Returns (page, {file name of a picture: its text}). name: the prefix of the pictures' names."""
     parts, pictures = [], {}
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -90,7 +91,7 @@ def render(notebook, name):
 
 
 def kinds(notebook):
-    """What each code cell shows: numbers and times differ from run to run."""
+    """Returns the kinds of output of each code cell, because numbers and times differ from run to run."""
     return [[(output["output_type"], *sorted(output.get("data", ()))) for output in cell["outputs"]]
             for cell in notebook["cells"] if cell["cell_type"] == "code"]
 

@@ -1,5 +1,5 @@
-"""rank_program.py FOLDER [different]: one rank of a job, which trains on its half of each batch and leaves what it saw,
-or begins with a value that the other ranks do not have."""
+"""rank_program.py FOLDER [different]: one rank of a job. It trains on its half of each batch and writes its findings.
+With `different` it begins with a value that the other ranks do not have."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ def main():
     for number in range(5):
         if number == 4:
             with geminid.torch.full(twin.model.norm), torch.no_grad():
-                twin.model.norm.weight.mul_(2)  # so small that one rank keeps it alone
+                twin.model.norm.weight.mul_(2)  # so small that one rank stores all of it
         for micro in range(2):
             tokens, labels = (half.chunk(2)[ranks.rank] for half in batch(10 * number + micro, size=4))
             loss = twin.model(tokens, labels) / 2

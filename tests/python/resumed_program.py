@@ -1,5 +1,5 @@
-"""resumed_program.py FOLDER EVENT:EPOCH:NUMBER:RANK...: one rank under torchrun, which kills itself at its events, each
-once. `train` is a script as users write it, which tests call, too."""
+"""resumed_program.py FOLDER EVENT:EPOCH:NUMBER:RANK...: one rank under torchrun that kills itself at its events, at each
+event once. `train` is a script as users write it. Tests call it, too."""
 
 import os
 import pathlib
@@ -16,11 +16,11 @@ from geminid.session import Ranks
 from models import LENGTH, VOCABULARY, WIDTH, loss_of, make
 
 EPOCHS, SAMPLES, BATCH = 2, 24, 4
-STEPS = EPOCHS * SAMPLES // BATCH // 2  # of two batches each
+STEPS = EPOCHS * SAMPLES // BATCH // 2  # a step has two batches
 
 
 class Noisy(nn.Module):
-    """Has buffers that training changes, and needs the generator of random numbers."""
+    """A model with buffers that training changes. It draws random numbers."""
 
     def __init__(self, layers=2):
         super().__init__()
@@ -34,7 +34,7 @@ class Noisy(nn.Module):
 
 
 class Best:
-    """Something of the script's own."""
+    """An object of the script with state."""
 
     def __init__(self):
         self.loss = float("inf")
@@ -56,7 +56,7 @@ def prepared(model, optimizer, **options):
 
 
 def train(at, rank=0, **options):
-    """Calls at(event, epoch, number) on its way. Returns what it came to."""
+    """Trains, and calls at(event, epoch, number) at each event. Returns the results of training."""
     torch.manual_seed(7 + rank)
     model = Noisy()
     model, optimizer = prepared(model, torch.optim.AdamW(model.parameters(), lr=1e-3), **options)

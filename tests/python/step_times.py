@@ -1,5 +1,5 @@
-"""step_times.py [--width N] [--layers N]: seconds of a step of GPT-2 with plain PyTorch, and prepared with room for everything
-and with a fifth of the state's memory. The three take turns in one process, each on one thread: medians of seven steps."""
+"""step_times.py [--width N] [--layers N]: seconds of a GPT-2 step with plain PyTorch, prepared with memory for all
+state, and prepared with a fifth of that memory. The three take turns in one process, on one thread: medians of seven steps."""
 
 import argparse
 import copy
@@ -12,7 +12,7 @@ import transformers
 import geminid.torch
 
 VOCABULARY, LENGTH, BATCH, STEPS, FIRST_TIMED = 8192, 128, 4, 10, 3
-STATE_BYTES, WEIGHT_AND_GRADIENT_BYTES = 16, 8  # of an fp32 parameter with AdamW
+STATE_BYTES, WEIGHT_AND_GRADIENT_BYTES = 16, 8  # bytes for each fp32 parameter with AdamW
 
 
 def adamw(model):

@@ -1,4 +1,4 @@
-"""Ways in which a training step is written. Each does one step of a twin, and says its losses and norms to it."""
+"""Ways in which users write a training step. Each does one step of a twin and records its losses and norms there."""
 
 import torch
 
@@ -19,7 +19,7 @@ def one_batch(twin, number):
 
 
 def accumulate(twin, number):
-    count = 3 if number % 2 == 0 else 1  # the last step of an epoch is short
+    count = 3 if number % 2 == 0 else 1  # the last step of an epoch has fewer micro-batches
     for micro in range(count):
         (forward(twin, 10 * number + micro) / count).backward()
     twins.finish(twin)
@@ -59,7 +59,7 @@ def retained(twin, number):
 
 
 def forward_alone(twin, number):
-    forward(twin, 50 + number)  # in training mode, and dropped
+    forward(twin, 50 + number)  # in training mode; its result is not used
     forward(twin, number).backward()
     twins.finish(twin)
 
@@ -82,7 +82,7 @@ def generate(twin, number):
 
 
 def penalty(twin, number):
-    """Reads every parameter outside of its module."""
+    """A step that reads every parameter outside of its module."""
     loss = forward(twin, number) + 1e-4 * sum(p.pow(2).sum() for p in twin.model.parameters())
     loss.backward()
     twins.finish(twin)
@@ -98,7 +98,7 @@ def submodule(twin, number):
 
 
 def input_gradient(twin, number):
-    """autograd.grad with respect to what no parameter is."""
+    """A step with autograd.grad with respect to a tensor that is no parameter."""
     x = torch.randn(2, 5, models.WIDTH, requires_grad=True)
     gradient, = torch.autograd.grad(twin.model.blocks[0](x).sum(), x)
     twin.losses.append(gradient.double().abs().sum().item())
@@ -129,4 +129,4 @@ def with_closure(twin, number):
 
 STEPS = [one_batch, accumulate, evaluate_between, two_losses, two_backwards, retained, forward_alone, cancelled, reordered,
          generate, penalty, submodule, input_gradient, saved_on_cpu, unclipped, with_closure]
-WHOLE = (penalty,)  # they need all parameters at once
+WHOLE = (penalty,)  # steps that need all parameters at the same time

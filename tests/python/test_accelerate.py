@@ -1,4 +1,4 @@
-"""A loop of Accelerate with what prepare returned."""
+"""An Accelerate loop with the model and optimizer that prepare returned."""
 
 import pathlib
 import subprocess
@@ -12,7 +12,7 @@ from models import batch, make
 accelerate = pytest.importorskip("accelerate")
 
 PATIENCE_SECONDS = 300
-STEPS = 6  # even: both models share the accelerator, which counts micro-batches
+STEPS = 6  # even, because both models share the accelerator, and the accelerator counts micro-batches
 
 
 def train(twin, accelerator, steps, first=0):

@@ -1,4 +1,4 @@
-"""Activations in host memory: the same bits as without, in whatever order autograd asks for what it has saved."""
+"""Offloaded activations: the same bits as without, in every order in which autograd reads its saved tensors."""
 
 import contextlib
 import copy
@@ -16,7 +16,7 @@ from geminid.errors import InvalidArgument, ResourceExhausted
 from geminid.torch import activations
 from models import batch, loss_of, make
 
-SMALL_ENOUGH = 512  # bytes, of the activations of models this small
+SMALL_ENOUGH = 512  # bytes; the models are so small that their activations are
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def said(model):
 
 
 def pair(model, **options):
-    """(kept, offloaded), equal at the start, both prepared."""
+    """Returns (kept, offloaded): two prepared models that are equal at the start."""
     other = copy.deepcopy(model)
     return tuple(twins.Twin(*twins.prepared(each, twins.adamw(each.parameters()), activations=how, **options))
                  for each, how in ((model, "keep"), (other, "offload")))
@@ -88,7 +88,7 @@ def test_bfloat16_has_the_same_bits():
 
 
 class Alive(TorchDispatchMode):
-    """Counts the bytes of the storages that operators have made and somebody has."""
+    """Counts the bytes of the live storages that operators have made."""
 
     def __init__(self):
         super().__init__()
@@ -126,7 +126,7 @@ def gpt2_step(twin, number):
 
 
 def test_gpt2_of_transformers_has_the_same_bits_and_keeps_a_fifth_of_its_activations(monkeypatch):
-    monkeypatch.undo()  # tensors of 64 KiB and more
+    monkeypatch.undo()  # back to the limit of 64 KiB
     both = pair(gpt2(), device_memory="2MiB")
     twins.run(both, gpt2_step, steps=3)
     assert_same_bits(both)
@@ -270,7 +270,7 @@ def test_new_tensor_at_an_old_address_is_not_taken_for_the_old_one(keeper):
     outputs = []
     for number in range(1, 12):
         with offloaded(keeper):
-            outputs.append((leaf * number).sin())  # what sin has saved is freed, and the next takes its memory
+            outputs.append((leaf * number).sin())  # sin's saved tensor is freed, and the next one reuses its memory
     for number, output in enumerate(outputs, 1):
         assert torch.equal(output.grad_fn._saved_self, leaf * number)
 
@@ -285,7 +285,7 @@ def test_graph_without_a_backward_is_forgotten_with_its_items(keeper):
 
 def test_output_that_its_own_node_saves_does_not_keep_its_graph(keeper):
     with offloaded(keeper):
-        y = torch.randn(64, 64, requires_grad=True).mul(2).sin()[:8, :8].contiguous().exp()  # small: it stays
+        y = torch.randn(64, 64, requires_grad=True).mul(2).sin()[:8, :8].contiguous().exp()  # small, so not offloaded
     assert items(keeper) > 0
     del y
     assert items(keeper) == 0

@@ -1,4 +1,4 @@
-"""Adapters on a frozen base whose weights have fewer bits: LoRA as scripts write it."""
+"""Adapters on a frozen base model whose weights have fewer bits: LoRA as users write it."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ FROZEN = {torch.float16: lambda values: values.half(), torch.int8: lambda values
 
 
 class Quantised(torch.nn.Parameter):
-    """As the libraries of quantised layers have their own."""
+    """A parameter class like those of libraries with quantised layers."""
 
 
 class Adapted(torch.nn.Module):

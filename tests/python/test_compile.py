@@ -1,4 +1,4 @@
-"""torch.compile of a prepared model: of its blocks, in each of the ways in which people write it."""
+"""torch.compile of a prepared model's blocks, in each way in which users write it."""
 
 import copy
 
@@ -34,7 +34,7 @@ def by_wrapper(model, **options):
 
 
 def compiled_pair(kind, how, before, unit="block", memory=None, model=None, **options):
-    """(plain, prepared with compiled blocks)."""
+    """Returns (plain, prepared with compiled blocks)."""
     plain = model or make(kind)
     other = copy.deepcopy(plain)
     if before:

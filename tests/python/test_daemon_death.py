@@ -1,4 +1,4 @@
-"""The daemon is killed under a model that trains: the next one serves, and no bit changes."""
+"""The daemon is killed while a model trains. The next daemon continues to serve it, and no bit changes."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ STEPS = 4
 
 
 def daemon_of(session):
-    """Its process."""
+    """Returns the process of the session's daemon."""
     folder = str(pathlib.Path(session.describe()["socket"]).parent).encode()
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -27,8 +27,8 @@ def daemon_of(session):
 
 
 def train(kill_at):
-    """Losses, norms and weights. kill_at: what is called in the middle of each backward and between steps, with the
-    session."""
+    """Returns losses, norms and weights. kill_at: a function that is called with the session, in the middle of each
+    backward and between steps."""
     session = Session(384 << 10, private_daemon=True, daemon_flags=["--host-memory", "256MiB", "--device-memory", "64MiB"])
     model = make("gpt")
     twin = twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), session=session))

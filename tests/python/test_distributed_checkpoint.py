@@ -1,4 +1,4 @@
-"""torch's distributed checkpoint of a prepared model and its optimizer, by its own functions."""
+"""torch's distributed checkpoint saves and loads a prepared model and its optimizer, by torch's own functions."""
 
 import pytest
 import torch
@@ -32,13 +32,13 @@ def loaded(twin, folder):
     states.set_state_dict(twin.model, twin.optimizer, model_state_dict=model, optim_state_dict=optimizer)
 
 
-# torch's own of Adagrad and SGD without momentum has nothing in it that differs from the others'.
+# torch's checkpoint of Adagrad and of SGD without momentum has no state that the others lack.
 NAMES = ["adamw_groups", "adam", "momentum", "sgd"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_run_goes_on_from_a_distributed_checkpoint(name, tmp_path):
-    """Into a model that has not trained yet: its optimizer's state must be there to be loaded into."""
+    """Loads into a model that has not trained yet: its optimizer state must exist, because torch loads into it."""
     plain, ours = plain_twin(name, 0), fresh(name, 0)
     twins.run((plain, ours), one_batch, steps=3)
     saved(ours, tmp_path)
@@ -75,7 +75,7 @@ def test_state_before_the_first_step_goes_on_as_a_fresh_start(tmp_path):
 
 
 def test_saving_changes_nothing(tmp_path):
-    """torch makes a step of zero gradients where there is no state yet."""
+    """torch makes a step of zero gradients if the optimizer has no state yet."""
     plain, ours = plain_twin("adam", 0), fresh("adam", 0)
     saved(ours, tmp_path)
     twins.run((plain, ours), one_batch, steps=3)

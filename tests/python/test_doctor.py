@@ -1,4 +1,4 @@
-"""python -m geminid doctor: each thing that a newcomer can lack is found, named and told how to mend; never a traceback."""
+"""python -m geminid doctor finds and names each problem that a newcomer can have, and its fix. It never shows a traceback."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def test_machine_that_runs_the_tests_is_well():
     said = json.loads(done.stdout)
     verdicts = {check["id"]: check["verdict"] for check in said["checks"]}
     assert said["schema_version"] == 1 and set(EVERY) <= set(verdicts), verdicts
-    assert "socket" not in verdicts  # a daemon need not run: one is started
+    assert "socket" not in verdicts  # the doctor starts a daemon if none runs
     failed = [check for check in said["checks"] if check["verdict"] == "fail"]
     assert done.returncode == 0 and not failed and said["fail"] == 0, failed
     assert all(check["fix"] for check in said["checks"] if check["verdict"] == "warn")

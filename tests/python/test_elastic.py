@@ -1,4 +1,4 @@
-"""Runs whose number of ranks changes go on from the memory of the ranks before."""
+"""Runs whose number of ranks changes continue from the memory of the previous ranks."""
 
 import multiprocessing
 import os
@@ -23,7 +23,7 @@ _FORKS.set_forkserver_preload(["elastic_program"])
 
 @pytest.fixture(scope="module")
 def daemon():
-    """Its socket."""
+    """Starts a daemon and yields its socket."""
     keeper = Session(64 << 10, private_daemon=True, daemon_flags=FLAGS)
     yield keeper.describe()["socket"]
     keeper.close()
@@ -36,7 +36,7 @@ class Group:
         self.daemon, self.folder, self.name, self.starts = daemon, folder, uuid.uuid4().hex, 0
 
     def start(self, world, work=train, death=None, daemons=None, **options):
-        """What each rank has made; nothing where one of them dies: the others are told to end then."""
+        """Returns the result of each rank, or nothing if one of them dies: then the other ranks are told to end."""
         folder = self.folder / f"{self.name} {self.starts}"
         folder.mkdir()
         processes = []
@@ -63,7 +63,7 @@ class Group:
         return [torch.load(folder / f"made{rank}.pt", weights_only=False) for rank in range(world)]
 
     def left(self):
-        """Ranks of the run, and what is held for a change, in the daemon."""
+        """Returns the ranks of the run in the daemon, and the memory that it holds for a change."""
         return run_ranks(self.daemon, self.name) + run_ranks(self.daemon, run_of_image(self.name))
 
 
@@ -74,7 +74,7 @@ def group(daemon, tmp_path):
 
 @pytest.fixture(scope="module")
 def by_checkpoint(daemon, tmp_path_factory):
-    """What `after` ranks make that load the checkpoint of `before` after so many steps."""
+    """Returns a function: the results of `after` ranks that load the checkpoint of `before` ranks after some steps."""
     made = {}
 
     def of(before, after, steps, **options):
@@ -115,7 +115,7 @@ def test_ranks_of_another_number_go_on_as_from_a_checkpoint_of_that_step(group, 
 
 @pytest.mark.parametrize("death", [("collected", 0, 0), ("recorded", 0, 0), ("begun", 2, 2)], ids=lambda death: death[0])
 def test_death_in_the_middle_of_a_change_begins_it_again(group, by_checkpoint, death):
-    """Two ranks leave their state, three of which one dies before its first step take it, and then one goes on."""
+    """Two ranks leave their state. Three ranks take it, and one of them dies before its first step. Then one rank resumes."""
     group.start(2, death=("stepped", 2, 0))
     group.start(3, death=death)
     made = group.start(1)
@@ -145,7 +145,7 @@ def test_state_on_two_daemons_goes_to_ranks_on_either(group, by_checkpoint):
 
 
 def test_batches_of_a_pass_are_shared_out(group):
-    """12 samples are trained by 2 ranks, 12 are left: 3 batches of 2 for each of 2, 2 for each of 3."""
+    """2 ranks train 12 samples, and 12 are left: 3 batches of 2 for each of 2 ranks, 2 batches for each of 3."""
     group.start(2, work=passes, death=("done", (0, 2), 0))
     made = group.start(3, work=passes)
     assert [rank["batches"] for rank in made] == [6, 6, 6]
@@ -187,8 +187,8 @@ def test_group_that_has_come_farthest_counts():
 
 
 def test_ranks_that_were_in_one_group_are_taken_together():
-    """No rank commits a step before all have committed the one before it. What is farther apart is of another time: a
-    host that was away has kept what it had. The daemon says a step late what was committed; 0 says nothing."""
+    """No rank commits a step before all ranks have committed the previous step. Steps farther apart are of different groups:
+    a host that was away has old state. The daemon's step may be one behind the committed step; 0 means unknown."""
     stale = Found(left(2, 0, 1, step=3))
     assert choose([0], [stale, Found(left(2, 1, step=7))]).owners == (0, 0), "rank 0 of step 7 is gone"
     assert choose([0], [stale, Found(left(2, 0, step=8)), Found(left(2, 1, step=7))]).owners == (1, 2)
@@ -223,10 +223,10 @@ def test_common_ranges_are_those_of_both():
 @pytest.mark.parametrize("batch, every, before, now, length, expected", [
     (2, 1, 2, 3, 4, InPass(2, 1, 0)),
     (2, 1, 2, 4, None, InPass(1, 0, 2)),
-    (0, 1, 1, 2, 12, InPass(0, 0, 1)),  # the pass begins again after the step that is done
+    (0, 1, 1, 2, 12, InPass(0, 0, 1)),  # the pass begins again after the committed step
     (3, 2, 2, 1, 20, InPass(8, 7, 0)),
     (3, 2, 1, 2, 20, InPass(2, 1, 0)),
-    (3, 2, 2, 3, 20, InPass(2, 1, 2)),  # whole steps of two batches
+    (3, 2, 2, 3, 20, InPass(2, 1, 2)),  # only whole steps of two batches count
     (3, 1, 3, 2, 5, InPass(5, 4, 0)),  # a sampler has padded
 ])
 def test_place_in_a_pass_of_another_number_of_ranks(batch, every, before, now, length, expected):

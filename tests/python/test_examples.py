@@ -1,4 +1,4 @@
-"""The programs of python/examples, each with and without the engine."""
+"""Runs each program of python/examples with the engine and without."""
 
 import os
 import pathlib
@@ -11,14 +11,14 @@ import torch
 import twins
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "python/examples"
-#: The packages that each needs beside torch.
+#: The packages that each program needs in addition to torch.
 NEEDED = {"loop": (), "feedback": (), "hugging_face": ("transformers", "accelerate"),
           "adapters": ("transformers", "accelerate", "peft"), "lightning_fit": ("lightning",),
           "accelerate_loop": ("accelerate",), "jax_blocks": ("jax",), "jax_trees": ("jax",), "ray_train": ("ray",),
           "llamafactory_plugin": ("transformers", "llamafactory", "omegaconf", "torchdata"),
           "torchtitan_checkpoints": ("torchtitan", "tyro", "docstring_parser")}
-OF_THEIR_OWN = {"ray_train", "torchtitan_checkpoints"}  # a minute for Ray to start; saves what only an engine has
-LOSS = 1e-6  # of losses that fp32 has summed up
+OF_THEIR_OWN = {"ray_train", "torchtitan_checkpoints"}  # Ray takes a minute to start; the other needs an engine
+LOSS = 1e-6  # relative; fp32 has summed the losses
 
 
 def losses_of(name, capfd):

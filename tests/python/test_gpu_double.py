@@ -1,4 +1,4 @@
-"""The way of weights and gradients that a GPU takes, on a driver without one: copies into memory of torch's, and from there."""
+"""Weights and gradients are copied to and from torch's memory as on a GPU, with a simulated CUDA driver."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_peak_of_torch_in_a_unit_is_its_weights_where_torch_has_nothing_else(fou
     assert set(named) == set(one["unit_bytes"])
     for name, nbytes in one["unit_bytes"].items():
         assert named[name]["forward_peak_bytes"] == nbytes, name
-    # Where one unit's backward ends and the next begins, both may be there.
+    # At the end of one unit's backward the next begins, and both may be in memory.
     largest = max(one["unit_bytes"].values())
     for name, nbytes in one["unit_bytes"].items():
         assert nbytes <= named[name]["backward_peak_bytes"] <= nbytes + largest, name

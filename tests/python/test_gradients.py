@@ -1,5 +1,5 @@
-"""What scripts do with gradients beside backward, step and zero_grad: as in plain torch, or refused before a weight has
-changed."""
+"""Actions of scripts on gradients in addition to backward, step and zero_grad. Each gives the result of plain torch, or
+is refused before a weight has changed."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def parts(twin):
         part.zero_grad()
 
 
-#: Ways to drop all gradients, with what zero_grad() of the optimizer does.
+#: Ways to drop all gradients. Each equals the optimizer's zero_grad().
 DROPS = {"grad = None": set_each_to_none, "del grad": delete_each, "zero_grad of each part": parts,
          "zero_grad of a module around": lambda twin: Outer(twin.model).zero_grad(),
          "zero_grad of the first optimizer": lambda twin: twin.first.zero_grad()}
@@ -50,8 +50,8 @@ def test_gradients_that_are_all_dropped_are_dropped_in_the_engine(drop):
         forward(twin, 50 + number).backward()
         DROPS[drop](twin)
         assert all(parameter.grad is None for parameter in twin.model.parameters())
-        twins.clip(twin)  # of nothing: 0
-        twin.optimizer.step()  # moves nothing
+        twins.clip(twin)  # without gradients the norm is 0
+        twin.optimizer.step()  # changes no weight
         forward(twin, number).backward()
         twins.finish(twin)
 
@@ -86,7 +86,7 @@ def test_batch_whose_gradient_is_not_finite_is_dropped():
 
 @pytest.mark.parametrize("drop", ["zero_grad", "grad = None"])
 def test_gradients_of_before_are_dropped_between_a_forward_and_its_backward(drop):
-    """With a weight that is used outside of its module, which the backward pass needs again."""
+    """A weight is used outside of its module. The backward pass needs that weight again."""
     def step(twin, number):
         forward(twin, 50 + number).backward()
         loss = forward(twin, number)
@@ -122,7 +122,7 @@ def test_step_without_gradients_of_a_part_is_refused_before_anything_changes(bot
 
 
 def test_part_that_is_frozen_for_a_step_is_left_out_as_without_its_gradient():
-    """What the refusal says to write in place of it, as DINO's first epochs leave out the last layer."""
+    """The replacement that the refusal suggests, as used by DINO, whose first epochs leave out the last layer."""
     def step(twin, number):
         left_out, plain = number < 2, twin is both[0]
         if left_out and not plain:
@@ -165,7 +165,7 @@ def zero_first(twin, number):
 
 
 def zero_between(twin, number):
-    """As Lightning does in its closure."""
+    """Calls zero_grad where Lightning's closure calls it."""
     loss = forward(twin, number)
     twin.optimizer.zero_grad()
     loss.backward()
@@ -179,7 +179,7 @@ def zero_by_hand(twin, number):
 
 
 def zero_after_a_further_backward(twin, number):
-    """As a critic gets gradients in the step of the generator, and drops them before its own."""
+    """A critic gets gradients in the generator's step, and drops them before its own step."""
     twin.model.zero_grad()
     forward(twin, number).backward()
     twin.optimizer.step()
@@ -216,9 +216,9 @@ ZEROED = {"adamw": twins.adamw, "momentum": lambda p: torch.optim.SGD(p, lr=0.05
 
 def zeroed_step(twin, number, zero_grad):
     if number == 2:
-        twin.optimizer.step()  # by momentum alone
+        twin.optimizer.step()  # momentum alone moves the weights
         zero_grad(twin)
-    twin.model.order = [[0, 1], [0, 2], [1, 2]][number % 3]  # block 2 has no gradient in the first step, and none of zeros
+    twin.model.order = [[0, 1], [0, 2], [1, 2]][number % 3]  # block 2 has no gradient in the first step, not even zeros
     forward(twin, number).backward()
     twins.clip(twin)
     twin.optimizer.step()
@@ -231,7 +231,7 @@ def test_gradients_of_zeros_decay_moments_and_move_weights_as_in_torch(name, of)
     both = twins.pair(make("gpt"), ZEROED[name], device_memory="448KiB")
     twins.run(both, lambda twin, number: zeroed_step(twin, number, lambda twin: getattr(twin, of).zero_grad(set_to_none=False)))
     twins.assert_same(both, norm=1e-6)
-    if name == "momentum":  # AdamW moves a weight whose gradient is rounding alone by the sign of that
+    if name == "momentum":  # AdamW moves a weight by the sign of its gradient, even if the gradient is only rounding
         for theirs, mine in zip(*(twin.model.state_dict().values() for twin in both), strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
 

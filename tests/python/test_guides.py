@@ -1,4 +1,4 @@
-"""docs/coming-from.md and docs/trainers.md name what exists."""
+"""All names on docs/coming-from.md and docs/trainers.md exist."""
 
 import inspect
 import pathlib

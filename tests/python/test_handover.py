@@ -1,4 +1,4 @@
-"""How ranks agree on what they take over, with ranks and sessions that are not there."""
+"""Ranks agree on the state that they take over. The tests use fake ranks and sessions."""
 
 import ctypes
 import importlib
@@ -21,7 +21,7 @@ prepare_ = importlib.import_module("geminid.torch.prepare")
 
 
 class Meeting:
-    """Of ranks that are threads."""
+    """Lets ranks meet that are threads."""
 
     def __init__(self, world):
         self.barrier = threading.Barrier(world, timeout=60)
@@ -43,7 +43,7 @@ class FakeRanks:
 
 
 def as_ranks(world, work):
-    """What `work` returns or raises on each."""
+    """Returns the result or the exception of `work` on each rank."""
     meeting, made = Meeting(world), [None] * world
 
     def run(rank):
@@ -61,7 +61,7 @@ def as_ranks(world, work):
 
 
 def test_ranks_meet_while_one_works(monkeypatch):
-    """It is done when all ranks have met three times."""
+    """The work ends when all ranks have met three times."""
     monkeypatch.setattr(handover, "_MEET_SECONDS", 0.001)
     done = threading.Event()
 
@@ -89,7 +89,7 @@ def test_problem_of_one_rank_is_raised_on_all():
 
 
 class FakeFormer:
-    """Of a rank that has left `terms`, or has died before it had some."""
+    """A rank that left `terms`, or that died before it wrote any."""
 
     def __init__(self, events, left, has_terms=True, problem=None):
         self.events, self.rank, self.problem, self.engine = events, left.rank, problem, None
@@ -108,7 +108,7 @@ class FakeFormer:
 
 
 def group_of(ranks, left):
-    """Of ranks on one daemon."""
+    """Returns a group of ranks on one daemon."""
     group = object.__new__(handover._Group)
     group.ranks, group.run, group.memory = ranks, None, None
     group.places, group.leaders, group._left = [0] * ranks.world_size, [0], [left]
@@ -176,7 +176,7 @@ class FakeRun:
 
 
 class FakeHolding:
-    """Of a process that left no terms."""
+    """The held memory of a process that left no terms."""
 
     def __init__(self, _session):
         pass
@@ -198,7 +198,7 @@ def test_rank_without_terms_has_lost_something_where_it_had_committed_a_step(mon
 
 
 class FakeMemory:
-    """Of an image that is there."""
+    """The memory of a complete image."""
 
     def __init__(self, events, terms):
         self.events, self.found, self.terms = events, Image(1, 2, (0, 1), 4), terms
@@ -219,7 +219,7 @@ def refuse_others(left):
 
 
 class FakeGroup:
-    """That has found an image of two ranks, and nothing else."""
+    """A group that has found only an image of two ranks."""
 
     def __init__(self, ranks, terms, events):
         self.ranks, self.places, self.events = ranks, [0] * ranks.world_size, events
@@ -320,7 +320,7 @@ def test_memory_of_an_image_that_is_left_is_no_longer_this_process_s():
 
 @pytest.mark.parametrize("failing", ["_connect", "_hold", "_bind"])
 def test_prepare_that_fails_leaves_what_it_took_over(monkeypatch, failing):
-    """Only what fails is not there."""
+    """Only the failing function is fake."""
     left = []
 
     class FakeHandover:

@@ -1,4 +1,4 @@
-"""The smallest form of hook_costs.py: every figure is there."""
+"""The shortest run of hook_costs.py prints every figure."""
 
 import hook_costs
 

@@ -1,4 +1,4 @@
-"""Exceptions anywhere in a step: the next one is right, and nothing stays open."""
+"""After an exception anywhere in a step the next step is correct, and no operation stays open."""
 
 import threading
 
@@ -62,7 +62,7 @@ def test_evaluation_that_raises_leaves_nothing(both):
 
 
 def test_interrupt_between_the_engine_and_its_record_is_made_good(both):
-    """The worst instant: the operation is open and nobody has its number."""
+    """The worst moment: the operation is open, and its number is not stored yet."""
     keeper = both[1].model._geminid_keeper
     use = keeper.engine.use
 

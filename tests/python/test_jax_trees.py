@@ -1,4 +1,4 @@
-"""python/examples/jax_trees.py: a tree of JAX's in pinned host memory goes on after its process was killed."""
+"""python/examples/jax_trees.py: training of a JAX tree in pinned host memory continues after its process was killed."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 300
 
 
 def run(environment, *arguments):
-    """(exit code, the lines with losses)."""
+    """Returns (exit code, the lines with losses)."""
     done = subprocess.run([sys.executable, str(PROGRAM), *arguments], env={**os.environ, **environment}, text=True,
                           stdout=subprocess.PIPE, timeout=PATIENCE_SECONDS, check=False)
     return done.returncode, [line for line in done.stdout.splitlines() if line.startswith("loss ")]

@@ -1,4 +1,4 @@
-"""How long a prepared model keeps its engine and its device memory."""
+"""The time for which a prepared model keeps its engine and its device memory."""
 
 import gc
 import weakref
@@ -30,7 +30,7 @@ def test_model_that_nobody_has_gives_its_engine_back():
 def test_the_next_prepare_comes_after_it():
     model, optimizer = trained()
     engine = weakref.ref(model._geminid_keeper.engine)
-    gc.disable()  # it is prepare that collects
+    gc.disable()  # so that only prepare collects garbage
     try:
         del model, optimizer
         trained()

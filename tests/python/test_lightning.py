@@ -1,4 +1,4 @@
-"""Lightning's Trainer with a GeminidStrategy beside the plain one."""
+"""Lightning's Trainer with a GeminidStrategy, compared with the plain Trainer."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 300
 
 @pytest.fixture(autouse=True)
 def nothing_left_of_its_ranks():
-    """Lightning leaves a process group, and variables of the environment, in which other trainers would see ranks."""
+    """Removes the process group and environment variables that Lightning leaves. Other trainers would see ranks in them."""
     before = dict(os.environ)
     yield
     if torch.distributed.is_initialized():

@@ -1,4 +1,4 @@
-"""DataLoader with workers beside a prepared model: forked after it, or spawned."""
+"""A DataLoader with workers that are forked after a prepared model was made, or spawned."""
 
 import multiprocessing
 
@@ -11,7 +11,7 @@ from models import batch, make
 
 
 class Batches(Dataset):
-    """Of tests.models, by number."""
+    """The batches of models.py, by number."""
 
     def __len__(self):
         return 6
@@ -32,7 +32,7 @@ def losses(twin, loader):
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_of_a_loader_change_nothing(method):
-    """Twice: workers of the first epoch end while the second trains on."""
+    """Two epochs: the workers of the first end while the second trains."""
     both = twins.pair(make("gpt"), device_memory=twins.SMALL["gpt", "block"])
     for twin in both:
         loader = DataLoader(Batches(), num_workers=2, multiprocessing_context=method)
@@ -53,7 +53,7 @@ def _read(model, queue):
 
 
 def test_forked_child_that_uses_the_model_is_told():
-    """The child has no engine: it gets an error of Python and ends, and training goes on."""
+    """A forked child has no engine. It gets a Python error and ends, and training continues."""
     both = twins.pair(make("gpt"))
     context = multiprocessing.get_context("fork")
     queue = context.SimpleQueue()

@@ -1,4 +1,4 @@
-"""What is asked for between the backward passes of one step: either it is as in PyTorch, or the refusal says when to ask."""
+"""Requests between the backward passes of one step: the result equals PyTorch's, or the refusal says when to ask."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def both():
     pair = twins.pair(make("gpt"), device_memory="448KiB")
     twins.run(pair, one_batch, steps=1)
     yield pair
-    twins.run(pair, accumulate, steps=2)  # goes on as if nobody had asked
+    twins.run(pair, accumulate, steps=2)  # continues as without the refused request
     twins.assert_same(pair)
 
 
@@ -76,7 +76,7 @@ def test_weights_are_read_in_full_between_backward_passes_and_not_changed(both):
 
 
 class Shared(nn.Module):
-    """One block, called three times, as ALBERT's."""
+    """One block that is called three times, as in ALBERT."""
 
     def __init__(self, reentrant):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A mistake in how libraries are put together gets one message with what to write instead, before anything has changed."""
+"""A wrong combination of libraries gets one message that says what to write instead, before anything has changed."""
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ def test_model_that_torch_has_sharded_is_refused(group):
 def test_optimizer_made_before_the_model_was_changed_is_refused():
     model = make("gpt")
     optimizer = twins.adamw(model.parameters())
-    model.head = torch.nn.Linear(64, 96, bias=False)  # as resize_token_embeddings does
+    model.head = torch.nn.Linear(64, 96, bias=False)  # like resize_token_embeddings
     with refused("'head.weight' requires a gradient, and the optimizer does not have it"):
         twins.prepared(model, optimizer)
 
@@ -65,7 +65,7 @@ def test_optimizer_that_prepare_was_given_is_not_stepped():
     with refused(r"step the optimizer that prepare returned: model, optimizer = geminid.torch.prepare"):
         given.step()
     optimizer.step()
-    for one in (scheduler, later):  # of the given one, and go on
+    for one in (scheduler, later):  # schedulers of the given optimizer still work
         one.step()
     assert optimizer.param_groups[0]["lr"] < 1e-4
 
@@ -81,7 +81,7 @@ def test_optimizer_of_accelerate_is_refused_with_the_order_of_calls():
 
 
 def call_from(package, function):
-    """As if a module of the package had called it."""
+    """Calls the function as if a module of the package called it."""
     made = {"__name__": f"{package}.something"}
     exec("def call(function):\n    return function()", made)
     return made["call"](function)
@@ -98,7 +98,7 @@ def test_wrapper_that_a_library_puts_around_is_refused_with_what_to_write_there(
     model, _ = twins.prepared(model, twins.adamw(model.parameters()))
     with refused(words):
         call_from(package, lambda: DistributedDataParallel(model))
-    with refused(words):  # the library that the script calls, and not one that that one calls
+    with refused(words):  # names the library that the script calls, not a library that this one calls
         call_from(package, lambda: call_from("accelerate", lambda: DistributedDataParallel(model)))
 
 

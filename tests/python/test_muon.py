@@ -1,4 +1,4 @@
-"""Muon of torch and of geminid.torch: as near to float64 as torch's, and AdamW for what is no matrix."""
+"""Muon of torch and of geminid.torch: as close to float64 as torch's Muon, and AdamW for parameters that are no matrix."""
 
 import copy
 
@@ -12,7 +12,7 @@ STEPS = 4
 
 
 class Net(torch.nn.Module):
-    """A wide, a tall and a square matrix, and vectors."""
+    """A model with a wide, a tall and a square matrix, and vectors."""
 
     def __init__(self):
         super().__init__()
@@ -34,7 +34,7 @@ class Net(torch.nn.Module):
 def train(model, optimizers, steps=STEPS):
     random = torch.Generator().manual_seed(1)
     for _ in range(steps):
-        # Gradients of full rank: singular values of 0 would be rounding alone, and brought near 1.
+        # Gradients of full rank: a singular value of 0 would be only rounding, and Muon would bring it near 1.
         x = torch.randn(256, 48, generator=random).to(next(model.parameters()).dtype)
         model(x).square().mean().backward()
         for optimizer in optimizers:
@@ -44,13 +44,13 @@ def train(model, optimizers, steps=STEPS):
 
 
 def pair_of_torch(model, **options):
-    """What torch's users write: two optimizers."""
+    """Returns what users of torch write: two optimizers."""
     return [torch.optim.Muon(model.matrices(), lr=0.02, **options),
             torch.optim.AdamW(model.others(), lr=0.02, betas=(0.9, 0.95), weight_decay=0.1)]
 
 
 class Exact(torch.optim.Optimizer):
-    """The formulas, in the type of the parameters."""
+    """Computes the formulas in the type of the parameters."""
 
     def __init__(self, params, scale, nesterov=True):
         super().__init__(params, {})
@@ -80,7 +80,7 @@ def original(rows, columns):
 
 
 def assert_as_near_to_float64(made, theirs, exact, begin):
-    """Rounding to bf16 moves an update where singular values are small: torch's as much as ours."""
+    """Rounding to bf16 changes an update with small singular values: torch's as much as the engine's."""
     for name, value in exact.items():
         way = (value - begin[name].double()).norm()
         assert (made[name] - value).norm() <= 2 * (theirs[name] - value).norm() + 0.01 * way, name
@@ -103,7 +103,7 @@ def test_one_optimizer_trains_as_torchs_two(ours, theirs, scale):
 
 
 class Bare(Net):
-    """Matrices alone, which torch's Muon has all of."""
+    """A model with matrices only, so that torch's Muon takes all parameters."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The notebooks of python/examples: they run, and their pages show what they show."""
+"""The notebooks of python/examples run, and their pages show the same kinds of output."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ import notebooks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES, DOCS = ROOT / "python/examples", ROOT / "docs"
-#: The page of each.
+#: The page of each notebook.
 PAGES = {"first_steps": "first-steps.md"}
 
 

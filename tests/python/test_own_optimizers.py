@@ -1,4 +1,4 @@
-"""Optimizers that torch has not: first steps in closed form, and what they refuse."""
+"""Optimizers that torch does not have: their first steps in closed form, and their refusals."""
 
 import math
 
@@ -12,7 +12,7 @@ RATE = 0.25
 
 
 class Pull(torch.nn.Module):
-    """A matrix whose gradient is what it is told."""
+    """A matrix whose gradient the test chooses."""
 
     def __init__(self, weight):
         super().__init__()
@@ -21,7 +21,7 @@ class Pull(torch.nn.Module):
             self.matrix.weight.copy_(weight)
 
     def forward(self, gradient):
-        # Row i of the product with the unit matrix is column i of the weight.
+        # Row i of the product with the identity matrix is column i of the weight.
         return (self.matrix(torch.eye(4)) * gradient.t()).sum()
 
 
@@ -40,7 +40,7 @@ def weight():
 
 @pytest.fixture
 def gradient():
-    """Of one magnitude and both signs, so that factored moments are exact."""
+    """Returns a gradient of one magnitude and both signs, so that factored moments are exact."""
     return 0.5 * torch.tensor([[1.0, -1, 1, 1], [-1, -1, 1, -1], [1, 1, 1, -1], [-1, 1, -1, 1]])
 
 
@@ -55,8 +55,8 @@ def test_lion_moves_by_the_sign_and_the_decay(weight, gradient):
 
 def test_lamb_moves_by_the_ratio_of_norms(weight, gradient):
     made = stepped(lambda p: geminid.torch.Lamb(p, lr=RATE, weight_decay=0.0, eps=1e-12, max_grad_norm=0.0), weight, gradient)
-    update = gradient.sign().double()  # Adam's first one
-    # Without decay a tensor is not adapted.
+    update = gradient.sign().double()  # Adam's first update
+    # LAMB does not adapt a tensor without decay.
     assert_near(made, weight - RATE * update)
     made = stepped(lambda p: geminid.torch.Lamb(p, lr=RATE, weight_decay=0.0, eps=1e-12, max_grad_norm=0.0,
                                                 always_adapt=True), weight, gradient)
@@ -83,7 +83,7 @@ def test_adafactor_with_a_relative_step_moves_by_the_size_of_the_weights(weight,
 
 def test_came_moves_by_momentum_over_confidence(weight, gradient):
     made = stepped(lambda p: geminid.torch.Came(p, lr=RATE, betas=(0.5, 0.75, 0.9375)), weight, gradient)
-    # The clipped update is the sign; its momentum a half of it, as far from it as the residual.
+    # The clipped update is the sign. Its momentum is half of it, and differs from it by as much as the residual.
     assert_near(made, weight - RATE * 0.5 / (0.5 * math.sqrt(1 - 0.9375)) * gradient.sign())
 
 

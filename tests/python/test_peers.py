@@ -1,4 +1,4 @@
-"""tools/peers in its smallest form, and what its table says."""
+"""The shortest run of tools/peers, and the contents of its table."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""LoRA by Hugging Face's PEFT: the adapter trains as in plain torch, and the base stays."""
+"""LoRA by Hugging Face's PEFT: the adapter trains as in plain torch, and the base does not change."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def pair(model, device_memory):
 
 def train(both, name, steps=STEPS):
     def step(twin, number):
-        with torch.no_grad(), twin.model.disable_adapter():  # the model that preferences are measured against
+        with torch.no_grad(), twin.model.disable_adapter():  # the reference model of preference training
             twin.losses.append(float(twin.model(**batch(name, 50 + number)).loss))
         loss = twin.model(**batch(name, number)).loss
         loss.backward()

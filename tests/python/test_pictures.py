@@ -1,4 +1,4 @@
-"""What a prepared model shows: its plan as a table and a picture, progress, curves, and ranges in a profile."""
+"""The displays of a prepared model: its plan as a table and a picture, progress, curves, and ranges in a profile."""
 
 import io
 import re
@@ -46,7 +46,7 @@ def test_plan_moves_what_does_not_fit_and_never_has_more_than_there_is(ours):
     assert loaded == plan["transfer_bytes"] > 0
     rows = picture.memory_of(plan)
     assert all(0 < sum(row.values()) <= plan["arena_bytes"] for row in rows)
-    # What a moment uses is there.
+    # The weights that a moment uses are on the device.
     for row, moment in zip(rows, plan["moments"]):
         assert row["weights"] >= sum(chunks[use]["device_bytes"] for use in set(moment["uses"]))
 
@@ -64,7 +64,7 @@ def test_picture_has_a_bar_for_what_is_on_the_device(ours):
 
 
 def test_memory_of_a_plan_is_what_its_moves_say():
-    """Two chunks of 10 and 20 bytes: the second comes during the first moment, and leaves as a gradient over the end."""
+    """Two chunks of 10 and 20 bytes. The second arrives during the first moment, and leaves as a gradient across the end."""
     move = dict(loads=[], drops=[], uses=[], workspace_bytes=0)
     plan = {"chunks": [{"device_bytes": 10}, {"device_bytes": 20}], "resident_at_start": [{"chunk": 0, "offset": 0}],
             "moments": [{**move, "loads": [{"chunk": 1, "offset": 10, "deadline_moment": 1}]},

@@ -1,4 +1,4 @@
-"""Two ranks on half batches against one model on whole ones."""
+"""Two ranks on half batches, compared with one model on whole batches."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 300
 
 
 def run_ranks(folder, *more):
-    job = uuid.uuid4().hex  # keeps the shared memory of two runs apart
+    job = uuid.uuid4().hex  # so that two runs use different shared memory
     processes = [subprocess.Popen([sys.executable, str(PROGRAM), str(folder), *more], env=dict(
         os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2", GEMINID_JOB_ID=job,
         MASTER_ADDR="127.0.0.1")) for rank in range(2)]

@@ -1,4 +1,4 @@
-"""What cannot be right is refused, by an error of Python that says what to do; training goes on."""
+"""Invalid use is refused with a Python error that says what to do, and training continues."""
 
 import copy
 import gc
@@ -107,7 +107,7 @@ def test_part_of_the_gradients_cannot_be_clipped(both):
 
 
 def test_graph_kept_over_a_step_is_told(both):
-    """As torch does: the weights that it saved have changed."""
+    """The error of torch: the weights that the graph saved have changed."""
     for twin in both:
         loss = twin.model(*batch(0))
         loss.backward(retain_graph=True)
@@ -291,7 +291,7 @@ def test_hooks_and_state_of_the_optimizer_before_prepare_go_on():
         handle.remove()
     twins.run([twin for _, _, twin in both], one_batch, steps=1)
     assert called[4:] == [(False, "before"), (True, "before")]
-    plain, ours = (given.state_dict() for given, _, _ in both)  # what a script that kept the first one saves
+    plain, ours = (given.state_dict() for given, _, _ in both)  # what a script saves that still has the given optimizer
     assert ours["mine"] == plain["mine"] == 1 and list(ours["state"]) == list(plain["state"])
     for number, entry in plain["state"].items():
         torch.testing.assert_close(ours["state"][number], entry, rtol=1e-5, atol=1e-6)

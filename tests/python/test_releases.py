@@ -1,4 +1,4 @@
-"""Releases of other packages that were tried: what is older is refused, what is newer is told."""
+"""Tested releases of other packages: an older release is refused, and a newer one gets a warning."""
 
 import importlib.metadata
 import warnings

@@ -1,4 +1,4 @@
-"""Processes that die and are started again: the run goes on with the bits of one that nothing happened to."""
+"""Processes die and are restarted: the run continues with the bits of an undisturbed run."""
 
 import contextlib
 import gc
@@ -34,7 +34,7 @@ class Died(Exception):
 
 @pytest.fixture(scope="module")
 def daemon():
-    """Its socket, on which what processes leave is kept."""
+    """Starts a daemon that retains the memory of dead processes, and yields its socket."""
     keeper = Session(64 << 10, private_daemon=True, daemon_flags=FLAGS)
     yield keeper.describe()["socket"]
     keeper.close()
@@ -62,7 +62,7 @@ def undisturbed():
 
 @contextlib.contextmanager
 def life(daemon, name):
-    """A session as a process of the run would have it. What ends with an exception has died."""
+    """Opens a session as a process of the run does. A block that ends with an exception counts as a death."""
     session = Session(448 << 10, socket=daemon, run=name, keep_on_death=True)
     try:
         yield session
@@ -75,14 +75,14 @@ def life(daemon, name):
 
 
 def dies_at(daemon, name, *event, **options):
-    """One process of the run, which dies there."""
+    """Runs one process of the run. It dies at the event."""
     def at(*here):
         if here == event:
             raise Died
 
     with pytest.raises(Died), life(daemon, name) as session:
         train(at, session=session, **options)
-    gc.collect()  # the frames of the exception had the model
+    gc.collect()  # the exception's frames still refer to the model
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -239,7 +239,7 @@ def test_length_of_a_loader_is_unknown_where_its_dataset_has_none():
 
 @pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
 def test_second_pass_that_is_resumed_has_its_own_order(daemon, name, own):
-    """Neither that of the first pass, nor one of the generator's state in the middle of the pass."""
+    """Its order is neither that of the first pass nor one from the generator's state in the middle of the pass."""
     def script(session, seen, last):
         torch.manual_seed(3)
         generator = torch.Generator().manual_seed(4) if own else None
@@ -250,7 +250,7 @@ def test_second_pass_that_is_resumed_has_its_own_order(daemon, name, own):
             for number, (tokens,) in run.enumerate(samples):
                 seen[epoch, number] = tokens
                 model(tokens[:, :-1], tokens[:, 1:]).backward()
-                torch.rand(3)  # somebody else draws meanwhile
+                torch.rand(3)  # other code draws random numbers meanwhile
                 optimizer.step()
                 optimizer.zero_grad()
                 if (epoch, number) == last:

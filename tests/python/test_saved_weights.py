@@ -1,4 +1,4 @@
-"""A backward pass that enters a block at another tensor than its result has the block's weights, as in plain PyTorch."""
+"""A backward pass that enters a block at another tensor than its result gets the block's weights, as in plain PyTorch."""
 
 import pytest
 import torch
@@ -12,14 +12,14 @@ WIDTH, LAYERS = 64, 6
 
 
 class Holder:
-    """A class of the user's, in which nobody looks for tensors."""
+    """A user's class, which Geminid does not search for tensors."""
 
     def __init__(self, value):
         self.value = value
 
 
 class Expert(nn.Module):
-    """Uses views of its weight alone."""
+    """An expert that uses only views of its weight."""
 
     def __init__(self):
         super().__init__()
@@ -39,7 +39,7 @@ class Block(nn.Module):
     def forward(self, x):
         x = x + self.second(torch.tanh(self.first(x)))
         x = x + self.expert(x)
-        # As a mixture of experts: what is computed last is not returned.
+        # As in a mixture of experts: the last computed tensor is not returned.
         self.aux = (torch.tanh(self.gate(x)) @ self.scores.t()).pow(2).mean()
         return Holder(x) if self.way == "object" else x
 
@@ -70,7 +70,7 @@ def loss_of(model, way, x):
 
 
 def sgd(parameters):
-    """In AdamW's first steps the last bits of a gradient near 0 would decide the sign of an update."""
+    """Returns SGD. In AdamW's first steps the last bits of a gradient near 0 would decide the sign of an update."""
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
 
 

@@ -1,4 +1,4 @@
-"""torch.amp.GradScaler with a prepared model, beside plain torch."""
+"""torch.amp.GradScaler with a prepared model, compared with plain torch."""
 
 import math
 
@@ -12,7 +12,7 @@ INFINITE = 3  # the step whose gradient overflows
 
 @pytest.fixture(params=[1.0, 65536.0, 1000.0], ids=lambda scale: f"scale {scale:g}")
 def scalers(request):
-    """One for each twin. A scale that is no power of two rounds gradients."""
+    """Returns a scaler for each twin. A scale that is no power of two rounds gradients."""
     return [torch.amp.GradScaler("cpu", init_scale=request.param, growth_interval=2) for _ in range(2)]
 
 
@@ -54,7 +54,7 @@ def test_scaled_steps_are_those_of_torch(kind, unit, scalers):
 
 
 def test_steps_without_unscale_are_those_of_torch(scalers):
-    """Clipped as they are, multiplied."""
+    """The gradients are clipped while they are still scaled."""
     both = twins.pair(make("gpt"))
     for number in range(6):
         for twin, scaler in zip(both, scalers):
@@ -75,7 +75,7 @@ def test_step_that_overflows_changes_nothing():
     optimizer.zero_grad()
     assert scaler.get_scale() == 512
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    state = optimizer.state_dict()["state"]  # of zeros, which goes on as none does
+    state = optimizer.state_dict()["state"]  # state of zeros equals no state
     assert all(not value.any() for entry in state.values() for value in entry.values())
 
 
@@ -112,7 +112,7 @@ def test_autocast_to_fp16_is_that_of_torch():
             twin.optimizer.zero_grad()
         assert scalers[0].state_dict() == scalers[1].state_dict()
     assert both[1].losses[0] == both[0].losses[0]
-    # Weights that differ in a last bit of fp32 are rounded to fp16 apart.
+    # Weights that differ in the last bit of fp32 may round to different fp16 values.
     twins.assert_same(both, loss=1e-4, norm=1e-3)
 
 
@@ -141,7 +141,7 @@ def test_scaler_that_is_disabled_steps():
 
 
 def test_one_scaler_for_a_prepared_and_a_plain_model():
-    """Each has its own state in it, and one that overflows does not hold up the other."""
+    """The scaler has a separate state for each optimizer. An overflow of one does not skip a step of the other."""
     scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
     plain = make("gpt", seed=1)
     plain_optimizer = twins.adamw(plain.parameters())

@@ -1,4 +1,4 @@
-"""Training as plain torch trains: losses and norms of each step, in arenas in which chunks move."""
+"""Training equals that of plain torch in the losses and norms of each step. The memory is so small that chunks move."""
 
 import pytest
 import torch
@@ -89,7 +89,7 @@ def test_parameters_thawed_later_train_from_then_on():
 
 
 class Twice(torch.nn.Module):
-    """One layer called twice, and changed in place behind it."""
+    """A layer that is called twice. Its result is changed in place afterwards."""
 
     def __init__(self):
         super().__init__()
@@ -229,7 +229,7 @@ def test_autocast_to_bf16_is_that_of_torch():
     both = twins.pair(make("llama"), device_memory=twins.SMALL["llama", "block"])
     twins.run(both, step)
     assert both[1].losses[0] == both[0].losses[0]
-    # Weights that differ in a last bit of fp32 are rounded to bf16 apart: plain torch is as far from itself.
+    # Weights that differ in the last bit of fp32 may round to different bf16 values: plain torch differs from itself as much.
     twins.assert_same(both, loss=1e-3, norm=3e-3)
 
 

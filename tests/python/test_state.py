@@ -1,4 +1,4 @@
-"""State in and out: as torch has it, and as the engine's checkpoints have it."""
+"""Loading and saving of state, in torch's form and in the engine's checkpoints."""
 
 import collections
 import copy
@@ -244,7 +244,7 @@ WARM = {"momentum": OPTIMIZERS["momentum"], "adagrad": lambda p: torch.optim.Ada
 
 
 def warm(twin, number):
-    """Without a gradient of block 2."""
+    """A step without a gradient of block 2."""
     twin.model.order = [0, 1]
     one_batch(twin, number)
     twin.model.order = None
@@ -252,7 +252,7 @@ def warm(twin, number):
 
 @pytest.mark.parametrize("name", WARM)
 def test_optimizer_that_has_not_stepped_all_parameters_goes_on(name):
-    """In prepare, and in load_state_dict."""
+    """Checks prepare and load_state_dict."""
     plain = twins.Twin(make("gpt"), None)
     plain.optimizer = WARM[name](list(plain.model.parameters()))
     twins.run([plain], warm, steps=2)

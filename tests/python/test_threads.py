@@ -1,4 +1,4 @@
-"""One thread at a time uses a prepared model: another is refused, and the first one's step is right."""
+"""One thread at a time uses a prepared model. A second thread is refused, and the first thread's step is correct."""
 
 import threading
 
@@ -12,7 +12,7 @@ from steps import one_batch
 
 
 def in_thread(function):
-    """Runs it, and returns what it raised."""
+    """Runs the function in a thread and returns its exception."""
     raised = []
 
     def called():
@@ -58,7 +58,7 @@ def test_second_thread_in_a_forward_is_refused_and_the_first_is_right(both, use)
     problems = []
     for twin in both:
         def other(*_, model=twin.model):
-            hook.remove()  # the other thread's call is not for it
+            hook.remove()  # the hook must not see the other thread's call
             problems.append(in_thread(lambda: USES[use](model)))
 
         hook = twin.model.blocks[1].down.register_forward_hook(other)

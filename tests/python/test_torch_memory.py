@@ -1,4 +1,4 @@
-"""The limit of torch's allocator on a GPU and its peak in each unit, with an allocator that is none."""
+"""The limit of torch's allocator on a GPU and its peak in each unit, with a fake allocator."""
 
 import gc
 import types
@@ -17,7 +17,7 @@ TOTAL = 1024 * MIB
 
 
 class FakeAllocator:
-    """Has what the test says that tensors have."""
+    """An allocator whose bytes the test sets."""
 
     def __init__(self, total=TOTAL):
         self.total, self.now, self.peak, self.set = total, 0, 0, 1.0
@@ -90,7 +90,7 @@ def test_arenas_of_other_sessions_on_the_gpu_count_until_they_end():
     assert allocator.set == 0.25
     other.close.alive = False
     apply_limit(allocator, mine, None)
-    assert allocator.set == 0.75  # what was set by default may be raised
+    assert allocator.set == 0.75  # a fraction set by default may be raised
 
 
 def test_limit_holds_only_when_the_engine_has_the_weights():
@@ -135,7 +135,7 @@ def test_peaks_of_each_unit_and_pass_are_apart():
         allocator.have(most)
         allocator.have(10)
         peaks.end(one, "forward")
-    allocator.have(1000)  # of no unit
+    allocator.have(1000)  # outside of every unit
     allocator.have(10)
     peaks.begin(second, "backward")
     allocator.have(70)

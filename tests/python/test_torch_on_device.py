@@ -1,4 +1,4 @@
-"""tools/gpu-verify/torch-on-device as a whole, on the host and with small models."""
+"""A whole run of tools/gpu-verify/torch-on-device, on the host and with small models."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Trainers of transformers: the engine's beside the plain one."""
+"""The engine's Trainer compared with the plain Trainer of transformers."""
 
 import os
 import pathlib
@@ -17,12 +17,12 @@ from geminid import errors
 
 TOKENS, LENGTH, EXAMPLES = 97, 12, 20
 PATIENCE_SECONDS = 300
-DEVICE_MEMORY = "1MiB"  # less than weights and gradients
+DEVICE_MEMORY = "1MiB"  # less than weights and gradients need
 
 
 @pytest.fixture(autouse=True)
 def environment_as_before():
-    """Arguments with bf16 leave a variable that makes all later trainers use bf16, in releases before 5."""
+    """Restores the environment: arguments with bf16 set a variable, in releases before 5, that makes later trainers use bf16."""
     before = dict(os.environ)
     yield
     os.environ.clear()
@@ -30,7 +30,7 @@ def environment_as_before():
 
 
 class Sentences(torch.utils.data.Dataset):
-    """The same sentences, wherever one looks."""
+    """A data set of fixed sentences."""
 
     def __len__(self):
         return EXAMPLES
@@ -41,7 +41,7 @@ class Sentences(torch.utils.data.Dataset):
 
 
 def loss_in_double(logits, labels, vocab_size, num_items_in_batch=None, **_):
-    """What transformers computes in fp32, whose last bits differ from processor to processor."""
+    """Computes in fp64 the loss that transformers computes in fp32: the last bits of fp32 differ between CPUs."""
     logits, labels = logits[:, :-1].double().reshape(-1, vocab_size), labels[:, 1:].reshape(-1)
     whole = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
     return whole / ((labels != -100).sum() if num_items_in_batch is None else num_items_in_batch)
@@ -64,7 +64,7 @@ def arguments(folder, **more):
 
 
 class Seen:
-    """Keeps the losses of micro-batches, which a trainer adds up in fp32 before it logs them."""
+    """Records the losses of micro-batches. A trainer logs only their sums in fp32."""
 
     def training_step(self, *args, **kwargs):
         loss = super().training_step(*args, **kwargs)
@@ -96,7 +96,7 @@ def logged(trainer, key):
 def assert_same(expected, actual, loss=twins.LOSS, norm=twins.NORM):
     twins.assert_close(actual.losses, expected.losses[-len(actual.losses):], loss, "losses")
     assert len(logged(actual, "loss")) == len(logged(expected, "loss"))
-    if logged(expected, "grad_norm") or logged(actual, "grad_norm"):  # before release 5 only where something is clipped
+    if logged(expected, "grad_norm") or logged(actual, "grad_norm"):  # before release 5 it is logged only with clipping
         twins.assert_close(logged(actual, "grad_norm"), logged(expected, "grad_norm"), norm, "norms")
     assert logged(actual, "learning_rate") == logged(expected, "learning_rate")
 
@@ -117,7 +117,7 @@ def test_trainer_of_transformers_itself_takes_a_prepared_optimizer(tmp_path):
     options = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
     expected = plain(tmp_path / "plain")
     model = make_model()
-    options["model"] = model  # which releases before 5 do not give
+    options["model"] = model  # releases before 5 do not pass it
     actual = Plain(model, arguments(tmp_path / "ours"), train_dataset=Sentences(), optimizer_cls_and_kwargs=(
         geminid.transformers.PreparedAdamW, {"device_memory": DEVICE_MEMORY, **options}))
     expected.train()
@@ -170,7 +170,7 @@ def test_bf16_is_that_of_the_plain_trainer(tmp_path):
     expected.train()
     actual.train()
     assert actual.losses[0] == expected.losses[0]
-    assert_same(expected, actual, loss=1e-3, norm=3e-3)  # a last bit of fp32 is rounded to bf16 apart
+    assert_same(expected, actual, loss=1e-3, norm=3e-3)  # rounding to bf16 amplifies a last bit of fp32
 
 
 def with_adapters():
@@ -224,6 +224,6 @@ def test_two_ranks_of_torchrun_train_and_resume_as_one(tmp_path):
     seen = torch.load(tmp_path / "rank0.pt")
     twins.assert_close(seen["loss"], logged(expected, "loss"), twins.LOSS, "losses")
     twins.assert_close(seen["grad_norm"], logged(expected, "grad_norm"), twins.NORM, "norms")
-    alone = ours(tmp_path / "run")  # goes on from a checkpoint of two ranks
+    alone = ours(tmp_path / "run")  # continues from a checkpoint of two ranks
     alone.train(resume_from_checkpoint=str(tmp_path / "run/checkpoint-4"))
     twins.assert_close(alone.losses, expected.losses[4:], twins.LOSS, "losses")

@@ -1,5 +1,5 @@
-"""geminid-train beside transformers: a folder that transformers saved has the same loss, gradients and text in both, and
-what geminid-train exports is the same model for transformers again."""
+"""geminid-train compared with transformers. A folder that transformers saved has the same loss, gradients and text in both.
+A model that geminid-train exports is the same model in transformers."""
 
 import json
 import os
@@ -17,7 +17,7 @@ VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2
 
 SHAPE = dict(hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              vocab_size=256, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None)
-# Heads of 16 columns, of which 4 are turned.
+# Heads of 16 columns; rotary embeddings rotate 4 of them.
 NEOX = dict(hidden_size=64, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, vocab_size=256,
             max_position_embeddings=64, rotary_pct=0.25, bos_token_id=None, eos_token_id=None, pad_token_id=None)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -55,7 +55,7 @@ FAMILIES = {
 
 
 def make(name):
-    """A model whose every weight matters, gains and biases that are not 1 and 0."""
+    """Makes a model whose every weight matters: gains are not 1, and biases are not 0."""
     family, options = FAMILIES[name]
     config = getattr(transformers, f"{family}Config")(**options)
     config._attn_implementation = "eager"
@@ -69,7 +69,7 @@ def make(name):
 
 
 def in_memory(key):
-    """What this version of transformers calls a tensor of its files."""
+    """Returns the name that this version of transformers has for a tensor of its files."""
     return "lm_head.weight" if key == "embed_out.weight" and VERSION >= (5, 13) else key
 
 
@@ -80,7 +80,7 @@ def train(*arguments):
 
 
 def text_of(folder):
-    """As many bytes as one sequence and its last target: there is one place where it can begin."""
+    """Returns as many bytes as one sequence and its last target, so that a sequence can begin at one place only."""
     data = bytes(torch.randint(0, 256, (CONTEXT + 1,), generator=torch.Generator().manual_seed(1)).tolist())
     (folder / "text").write_bytes(data)
     return torch.tensor(list(data))
@@ -107,7 +107,7 @@ def test_loss_gradients_and_export_are_those_of_transformers(name, tmp_path):
     exported = load_file(tmp_path / "exported" / "model.safetensors")
     assert set(exported) == set(load_file(tmp_path / "saved" / "model.safetensors"))
     exported = {in_memory(key): value for key, value in exported.items()}
-    expected = dict(model.named_parameters())  # a tied output layer is not there twice
+    expected = dict(model.named_parameters())  # a tied output layer has one entry
     assert set(exported) == set(expected)
     for key, parameter in expected.items():
         gradient = (parameter.detach() - exported[key]) / rate
@@ -124,7 +124,7 @@ def test_loss_gradients_and_export_are_those_of_transformers(name, tmp_path):
         assert again.get_output_embeddings().weight is again.get_input_embeddings().weight
 
 
-# Longer than the windows, with keys and values that are cached in both.
+# The text is longer than the attention windows. Both programs cache keys and values.
 @pytest.mark.parametrize("name", FAMILIES)
 def test_text_that_is_written_on_is_that_of_transformers(name, tmp_path):
     model = make(name)
@@ -132,13 +132,13 @@ def test_text_that_is_written_on_is_that_of_transformers(name, tmp_path):
     prompt = [7, 3, 200, 45, 9]
     answer = json.loads(train("generate", "--load", tmp_path / "saved", "--prompt-tokens", ",".join(map(str, prompt)),
                               "--tokens", 40, "--dtype", "fp32", "--json"))
-    caches = FAMILIES[name][1].get("sliding_window") != 1  # its cache of a window of one token holds all of them
+    caches = FAMILIES[name][1].get("sliding_window") != 1  # the cache of transformers for a window of one token holds all tokens
     with torch.no_grad():
         written = model.generate(torch.tensor([prompt]), max_new_tokens=40, do_sample=False, use_cache=caches)
     assert answer["tokens"] == written[0, len(prompt):].tolist()
 
 
-# As the files of Pythia were published: causal masks and angles beside the parameters, which nobody trains.
+# The published files of Pythia contain causal masks and angles beside the parameters. These are not trained.
 def test_buffers_of_older_files_are_passed_over(tmp_path):
     model, tokens = make("gpt_neox"), text_of(tmp_path)
     model.save_pretrained(tmp_path / "saved")
@@ -190,7 +190,7 @@ def random_bits(stream, counter):
 
 
 def masked(tokens, stream):
-    """What the trainer makes of a sequence: 15 % of its tokens, of which 80 % are hidden, and 10 % are random ones."""
+    """Masks a sequence like the trainer: it chooses 15 % of the tokens, hides 80 % of them and makes 10 % random."""
     tokens, labels = list(tokens), [-100] * len(tokens)
     chosen = sorted(range(len(tokens)), key=lambda place: random_bits(stream, 3 * place))[:(15 * len(tokens) + 50) // 100]
     for place in chosen:
@@ -235,7 +235,7 @@ def test_masked_loss_gradients_and_export_are_those_of_transformers(name, tmp_pa
         for key, parameter in expected.items():
             parameter.copy_(exported[key])
         torch.testing.assert_close(again(inputs).logits, model(inputs).logits, rtol=1e-5, atol=1e-5)
-    # What was exported knows its mask token.
+    # The exported folder names its mask token.
     train("--load", tmp_path / "exported", "--text", tmp_path / "text", "--context", CONTEXT, "--batch", 1, "--eval-only",
           "--validation-batches", 1, "--dtype", "fp32", "--report", tmp_path / "report")
     inputs, labels = masked(tokens[:-1].tolist(), MEASURED)
@@ -244,8 +244,8 @@ def test_masked_loss_gradients_and_export_are_those_of_transformers(name, tmp_pa
     assert json.loads((tmp_path / "report").read_text())["validation_loss"] == pytest.approx(loss, rel=2e-6)
 
 
-# As google-bert/bert-base-uncased was published: gains and shifts of another name, the table twice, and layers of tasks that
-# the model is not trained for.
+# The published google-bert/bert-base-uncased has other names for gains and shifts, the table twice, and layers for tasks
+# that the model is not trained for.
 def test_older_files_of_bert_are_read_with_the_mask_token_of_their_vocabulary(tmp_path):
     model, tokens = make_bert({}), text_of(tmp_path)
     model.save_pretrained(tmp_path / "saved")

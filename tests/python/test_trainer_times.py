@@ -1,4 +1,4 @@
-"""The smallest form of trainer_times.py: every figure is there."""
+"""The shortest run of trainer_times.py prints every figure."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What users of other libraries that shard have met with Hugging Face's Trainer, beside the plain one."""
+"""Problems that users of other sharding libraries had with Hugging Face's Trainer, compared with the plain Trainer."""
 
 import pytest
 import torch
@@ -58,7 +58,7 @@ def test_checkpoint_of_the_model_alone_is_gone_on_from_with_a_new_optimizer(tmp_
 
 @pytest.mark.parametrize("steps", [3, 8])
 def test_accumulation_over_more_batches_than_the_epoch_has(tmp_path, steps):
-    options = dict(gradient_accumulation_steps=steps, per_device_train_batch_size=8)  # 3 batches, the last a half
+    options = dict(gradient_accumulation_steps=steps, per_device_train_batch_size=8)  # 3 batches; the last is half full
     expected, actual = plain(tmp_path / "plain", **options), ours(tmp_path / "ours", **options)
     expected.train()
     actual.train()
@@ -66,7 +66,7 @@ def test_accumulation_over_more_batches_than_the_epoch_has(tmp_path, steps):
 
 
 class Uneven(Sentences):
-    """Sentences of which the loss counts more or less."""
+    """Sentences with different numbers of tokens in the loss."""
 
     def __getitem__(self, number):
         example = super().__getitem__(number)
@@ -86,7 +86,7 @@ def test_accumulation_weighs_tokens_and_not_batches(tmp_path):
 
 
 class TooLarge(transformers.LlamaForCausalLM):
-    """Has room for two sentences at a time."""
+    """A model that fails with more than two sentences at a time."""
 
     def forward(self, input_ids=None, labels=None, **more):
         if self.training and len(input_ids) > 2 and getattr(self, "calls", 0) > 0:
@@ -96,7 +96,7 @@ class TooLarge(transformers.LlamaForCausalLM):
 
 
 def test_smaller_batch_is_tried_after_one_that_did_not_fit(tmp_path):
-    """In its second step, when the model is prepared and has a step behind it."""
+    """The second step fails, when the model is prepared and has made a step."""
     trained = []
     for make in (plain, ours):
         model = make_model()
@@ -126,7 +126,7 @@ def test_noise_in_embeddings_is_that_of_the_plain_trainer(tmp_path):
     options = dict(neftune_noise_alpha=5.0, max_steps=4)
     trained = []
     for make in (plain, ours):
-        trainer = make(tmp_path / make.__name__, **options)  # seeds the noise
+        trainer = make(tmp_path / make.__name__, **options)  # the constructor seeds the noise
         trainer.train()
         trained.append(trainer)
     assert_same(*trained)
@@ -153,7 +153,7 @@ def test_dataset_without_a_length_is_trained_and_resumed(tmp_path):
 
 
 def test_trainer_of_another_kind_trains_and_generates(tmp_path):
-    """One class that inherits from the engine's trainer and from the other."""
+    """A class inherits from the engine's Trainer and from another Trainer."""
     class PlainWriter(Seen, transformers.Seq2SeqTrainer):
         pass
 
@@ -173,7 +173,7 @@ def test_trainer_of_another_kind_trains_and_generates(tmp_path):
     expected, actual = make(PlainWriter), make(Writer, device_memory=DEVICE_MEMORY)
     expected.train()
     actual.train()
-    assert_same(expected, actual, loss=1e-6)  # computed in fp32
+    assert_same(expected, actual, loss=1e-6)  # the loss is computed in fp32
     written, wanted = (trainer.predict(Sentences()).predictions for trainer in (actual, expected))
     assert (written == wanted).all()
 

@@ -1,5 +1,5 @@
-"""Unmodified models of Hugging Face's transformers, beside plain torch, where everything fits and in three quarters
-of their weights."""
+"""Unmodified models of Hugging Face's transformers, compared with plain torch: with enough memory for all weights, and with
+three quarters of that."""
 
 import copy
 
@@ -14,7 +14,7 @@ _SIZES = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_at
 _TEXT = dict(**_SIZES, vocab_size=TOKENS, max_position_embeddings=32)
 _NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
-#: The model's class, that of its configuration, and what it is made with.
+#: The model's class, the class of its configuration, and the configuration's values.
 MODELS = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(n_embd=64, n_layer=3, n_head=4, vocab_size=TOKENS, n_positions=32,
                                                    resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0,
@@ -30,7 +30,7 @@ MODELS = {
                                                           vocab_size=TOKENS, dropout_rate=0.0,
                                                           decoder_start_token_id=0)),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", {**_TEXT, "num_key_value_heads": 4, "num_local_experts": 4}),
-    # Attention and MLP side by side, one head of keys and values, a gated MLP, no biases: PaLM's block.
+    # PaLM's block: parallel attention and MLP sublayers, one head of keys and values, a gated MLP, no biases.
     "cohere, shaped as palm": ("CohereForCausalLM", "CohereConfig", {**_TEXT, "num_key_value_heads": 1,
                                                                      "pad_token_id": 0, "bos_token_id": 0,
                                                                      "eos_token_id": 0}),

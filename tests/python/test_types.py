@@ -1,5 +1,5 @@
-"""The annotations of the package, which it ships (py.typed), hold under mypy --strict, but for the two modules
-for trainers."""
+"""The annotations that the package ships (py.typed) pass mypy --strict, except those of the two modules for
+trainers."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ import geminid
 pytest.importorskip("mypy")
 
 PACKAGE = pathlib.Path(geminid.__file__).parent
-# What is checked alone: of other packages the annotations are read.
+# Only this package is checked. mypy reads the annotations of other packages.
 OPTIONS = ("--strict", "--python-version", "3.10", "--no-error-summary", "--hide-error-context")
 OF_TRAINERS = ("transformers.py", "lightning.py")
 

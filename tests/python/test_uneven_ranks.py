@@ -1,4 +1,4 @@
-"""Ranks of torchrun whose batches are not alike, beside one model that has them all; and what torch has sharded."""
+"""Ranks of torchrun with different batches, compared with one model that has all batches; and models that torch shards."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Jobs whose steps are not alike, in less than a third of the memory that their state takes, beside plain torch."""
+"""Jobs with different kinds of steps, in less than a third of the memory that their state needs, compared with torch."""
 
 import copy
 
@@ -11,7 +11,7 @@ from steps import one_batch
 from torch import nn
 
 PAIR, HEADS, SEQUENCES, RESIDUES = 32, 4, 4, 10
-LOSS, NORM = 2e-6, 1e-6  # relative: a loss of feedback is a mean of numbers of both signs
+LOSS, NORM = 2e-6, 1e-6  # relative; a feedback loss is a mean of numbers of both signs
 
 
 def linear(inputs, outputs):
@@ -19,7 +19,7 @@ def linear(inputs, outputs):
 
 
 class Attention(nn.Module):
-    """Over the last but one dimension; `bias` is added to the scores of each head."""
+    """Attention over the second last dimension. `bias` is added to the scores of each head."""
 
     def __init__(self, width):
         super().__init__()
@@ -43,7 +43,7 @@ class Transition(nn.Module):
 
 
 class Triangle(nn.Module):
-    """Each pair is updated by the pairs that both have with a third residue."""
+    """Updates each pair from the pairs of both residues with a third residue."""
 
     def __init__(self, equation):
         super().__init__()
@@ -76,8 +76,8 @@ class EvoformerBlock(nn.Module):
 
 
 class Folding(nn.Module):
-    """Stacks that are run again on their own results. How often, and whether further sequences come first, is the
-    caller's: only the last cycle has a gradient."""
+    """Stacks that run again on their own results. The caller chooses the number of cycles and whether further sequences come
+    first. Only the last cycle has a gradient."""
 
     def __init__(self, blocks=4):
         super().__init__()
@@ -120,7 +120,7 @@ def fold(twin, number):
 
 
 class Scorer(nn.Module):
-    """One number for each token."""
+    """A model that returns one number for each token."""
 
     def __init__(self, seed):
         super().__init__()
@@ -132,7 +132,7 @@ class Scorer(nn.Module):
 
 
 def actors():
-    """The four models of reinforcement learning from feedback, as one module: one engine places them all."""
+    """Returns the four models of reinforcement learning from feedback as one module, so that one engine places all four."""
     policy = make("gpt", seed=1)
     return nn.ModuleDict({"policy": policy, "reference": copy.deepcopy(policy).requires_grad_(False),
                           "reward": Scorer(2).requires_grad_(False), "value": Scorer(3)})
@@ -172,7 +172,7 @@ def learn_together(twin, number):
 
 
 def trained(parameters):
-    """Without decay, whose factor torch rounds to fp32: a step of 1e-4 would be off by some 1e-6 of itself."""
+    """Returns an optimizer without decay: torch rounds the decay factor to fp32, so a step of 1e-4 would be off by 1e-6."""
     return torch.optim.AdamW([p for p in parameters if p.requires_grad], lr=1e-4, weight_decay=0.0)
 
 
@@ -181,8 +181,8 @@ def folding():
     return Folding()
 
 
-#: How a step goes, what it trains, the device's bytes, and how often its plan may be reconsidered for another order: once
-#: for each kind of step.
+#: The step, the trained model, the bytes of device memory, and how often the engine may replan because the order of uses
+#: changes: once for each kind of step.
 JOBS = {
     "folding, recycled 1 to 3 times": (fold, folding, "640KiB", 6),
     "feedback, two losses apart": (learn_apart, actors, "640KiB", 1),
@@ -209,7 +209,7 @@ def test_job_in_a_third_of_its_state_is_that_of_torch_and_plans_survive(job):
 
 @pytest.mark.parametrize("step", [learn_apart, learn_together])
 def test_models_that_all_fit_are_never_evicted_for_each_other(step):
-    """Weights come to the device once after each update; those of models that only evaluate come once."""
+    """Weights are loaded once after each update. Weights of models that only evaluate are loaded once."""
     ours = twins.pair(actors(), trained)[1]
     for number in range(3):
         step(ours, number)
@@ -222,7 +222,7 @@ def test_models_that_all_fit_are_never_evicted_for_each_other(step):
 
 
 class WithEmptyParameters(nn.Module):
-    """One that no forward uses, which tells where a model is, and one that it does."""
+    """A model with two empty parameters. One, which no forward uses, shows the model's device. A forward uses the other."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Memory of parameters in the hands of a script: what `.data`, `.detach()` and views give, and what is done to it."""
+"""Scripts access the memory of parameters through `.data`, `.detach()` and views, and change it."""
 
 import copy
 import io
@@ -26,7 +26,7 @@ def test_memory_between_steps_is_refused_with_gradients_too(both, read):
 
 
 class Reader(nn.Module):
-    """Does something with its weight, and with that of another module, in its forward."""
+    """A module whose forward accesses its weight and another module's weight."""
 
     def __init__(self, act, width=16):
         super().__init__()
@@ -103,7 +103,7 @@ READS = {
 def test_reads_in_a_forward_are_those_of_torch(name):
     both = reader(READS[name])
     twins.run(both, reader_step, steps=4)
-    twins.assert_same(both, loss=2e-6, norm=2e-6)  # of small losses, means of squares
+    twins.assert_same(both, loss=2e-6, norm=2e-6)  # the losses are small means of squares
 
 
 def test_view_that_is_kept_is_refused_when_its_weights_are_not_there():

@@ -1,4 +1,4 @@
-"""Models on the meta device whose weights come from files of safetensors, piece by piece."""
+"""Models on the meta device whose weights are read from safetensors files in pieces."""
 
 import json
 import os
@@ -21,7 +21,7 @@ NUMBERS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 
 
 def write(path, tensors):
-    """A file of safetensors, as docs of the format say."""
+    """Writes a safetensors file as the format's documentation defines it."""
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, tensor in tensors.items():
         size = tensor.numel() * tensor.element_size()
@@ -42,7 +42,7 @@ def write_shards(folder, tensors, count=3):
         write(folder / file, part)
         index.update(dict.fromkeys(part, file))
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
-    write(folder / "consolidated.safetensors", {names[0]: torch.zeros(1)})  # that the index does not name
+    write(folder / "consolidated.safetensors", {names[0]: torch.zeros(1)})  # the index does not name this file
 
 
 def empty_model(**options):
@@ -59,14 +59,14 @@ def test_sharded_folder_trains_as_the_model_that_was_saved(tmp_path, options):
     plain = make("gpt", **options)
     state = plain.state_dict()
     if options.get("tied"):
-        del state["head.weight"]  # files have one name of tied weights
+        del state["head.weight"]  # files have only one name of tied weights
     write_shards(tmp_path, state)
     model = empty_model(**options)
     kept = list(model.parameters())
     assert all(p.is_meta for p in kept)
     both = (twins.Twin(plain, twins.adamw(plain.parameters())),
             twins.Twin(*prepared(model, tmp_path, device_memory="448KiB")))
-    assert [id(p) for p in both[1].model.parameters()] == [id(p) for p in kept]  # the objects stay
+    assert [id(p) for p in both[1].model.parameters()] == [id(p) for p in kept]  # the objects stay the same
     twins.run(both, one_batch, steps=3)
     twins.assert_same(both)
 
@@ -181,7 +181,7 @@ print(status["VmHWM"].split()[0], status["VmRSS"].split()[0])
 
 
 def test_host_memory_of_prepare_is_what_training_needs(tmp_path):
-    """Weights of 96 MiB, of which no copy is made on the way into the engine."""
+    """Weights of 96 MiB go into the engine without a copy."""
     state = {f"{i}.{name}": torch.zeros(shape) for i in range(24) for name, shape in (("weight", (1024, 1024)), ("bias", (1024,)))}
     write_shards(tmp_path, state, count=4)
     done = subprocess.run([sys.executable, "-c", PEAK, str(tmp_path)], capture_output=True, text=True, check=True, env=os.environ)

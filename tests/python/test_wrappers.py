@@ -1,4 +1,4 @@
-"""Wrappers of torch that do what the engine does are refused by name, before they have changed anything."""
+"""torch's wrappers that do the engine's work are refused by name, before they have changed anything."""
 
 import pytest
 import torch
@@ -13,14 +13,14 @@ from steps import one_batch
 
 @pytest.fixture
 def group(tmp_path):
-    """Of one process."""
+    """Makes a process group of one process."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
     torch.distributed.destroy_process_group()
 
 
 def look(model):
-    """What a wrapper would change."""
+    """Returns the properties of a model that a wrapper would change."""
     return {name: (type(module), set(module.__dict__), list(module._parameters.values()), *map(len, (
         module._forward_pre_hooks, module._forward_hooks, module._backward_hooks)))
         for name, module in model.named_modules()}

@@ -1,4 +1,4 @@
-"""trainer_program.py FOLDER: one rank of a run of geminid.transformers.Trainer, which leaves its log."""
+"""trainer_program.py FOLDER: one rank of a run of geminid.transformers.Trainer. It writes its log."""
 
 import pathlib
 import sys

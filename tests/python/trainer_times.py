@@ -1,8 +1,7 @@
-"""trainer_times.py [--width N] [--layers N] [--steps N]: the speed of Hugging Face's Trainer and of Lightning's with Geminid,
-beside a loop of PyTorch with Geminid. After each step of a trainer the loop does the same step with a model of its own, in
-the same process: medians of the steps' ratios, of time and of this thread's processor time, which says what the trainer's
-own code costs on a busy machine. Exit code 1 if a ratio of time is below 0.95."""
-
+"""trainer_times.py [--width N] [--layers N] [--steps N]: the speed of Hugging Face's Trainer and of Lightning's Trainer with
+Geminid, compared with a PyTorch loop with Geminid. After each step of a trainer the loop does the same step with its own
+model, in the same process. Prints medians of the steps' ratios, of time and of this thread's CPU time. The ratio of CPU time
+shows the cost of the trainer's own code on a busy machine. Exit code 1 if a ratio of time is below 0.95."""
 import argparse
 import statistics
 import sys
@@ -49,18 +48,18 @@ def since(began, ended):
 
 
 class Beside:
-    """The loop, and what it and a trainer took for each step."""
+    """The loop, and the times of the loop and of a trainer for each step."""
 
     def __init__(self, width, layers, memory):
         model = make_model(width, layers)
         self.model, self.optimizer = geminid.torch.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-4),
                                                            device_memory=memory)
         self.tokens = torch.stack([Sentences(BATCH)[number]["input_ids"] for number in range(BATCH)])
-        self.loops, self.trainers = [], []  # (seconds, seconds of this thread's processor) of each step
+        self.loops, self.trainers = [], []  # (seconds, CPU seconds of this thread) of each step
         self._last = now()
 
     def step(self):
-        """After a step of the trainer."""
+        """Call it after a step of the trainer."""
         began = now()
         self.model(input_ids=self.tokens, labels=self.tokens).loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -72,7 +71,7 @@ class Beside:
         self._last = ended
 
     def ratios(self):
-        """The trainer's speed, of the loop's: by time, and by processor time."""
+        """Returns the trainer's speed as a fraction of the loop's, by time and by CPU time."""
         steps = list(zip(self.loops, self.trainers))[FIRST_TIMED:]
         return tuple(statistics.median(loop[kind] / trainer[kind] for loop, trainer in steps) for kind in (0, 1))
 
@@ -128,7 +127,7 @@ def of_lightning(width, layers, steps, memory):
 
 
 def measure(width, layers, steps):
-    """The speeds of each trainer over the loop's, all with two thirds of the memory of weights and gradients."""
+    """Returns each trainer's speed over the loop's. All have two thirds of the memory of weights and gradients."""
     memory = 2 * 8 * sum(p.numel() for p in make_model(width, layers).parameters()) // 3
     return {"transformers": hugging_face(width, layers, steps, memory),
             "lightning": of_lightning(width, layers, steps, memory)}

@@ -1,4 +1,4 @@
-"""Two copies of a model, one trained by torch and one prepared, through the same steps."""
+"""Trains two copies of a model through the same steps: one with plain torch, and a prepared one."""
 
 import contextlib
 import copy
@@ -8,13 +8,13 @@ import torch
 import geminid.torch
 from differences import difference
 
-#: Bytes of the device, by kind of model and unit: so few that chunks come and go in every step.
+#: Device memory by kind of model and unit. It is so small that every step loads and evicts chunks.
 SMALL = {("gpt", "block"): "384KiB", ("llama", "block"): "320KiB", ("gpt", "leaf"): "256KiB",
          ("llama", "leaf"): "256KiB"}
 AMPLE = "8MiB"
-CHUNK_ELEMENTS = 16384  # the largest tensor has so many
+CHUNK_ELEMENTS = 16384  # the number of elements of the largest tensor
 
-LOSS, NORM = 2e-7, 4e-7  # relative, of fp32
+LOSS, NORM = 2e-7, 4e-7  # relative, for fp32
 
 
 def adamw(parameters):
@@ -27,7 +27,7 @@ def prepared(model, optimizer, device_memory=AMPLE, unit="block", **options):
 
 
 class Twin:
-    """A model, its optimizer, and the numbers that its steps gave."""
+    """A model, its optimizer, and the losses and norms of its steps."""
 
     def __init__(self, model, optimizer):
         self.model, self.optimizer = model, optimizer
@@ -35,14 +35,14 @@ class Twin:
 
 
 def pair(model, make_optimizer=adamw, **options):
-    """(plain, prepared), equal at the start."""
+    """Returns (plain, prepared): two models that are equal at the start."""
     other = copy.deepcopy(model)
     return (Twin(model, make_optimizer([p for p in model.parameters()])),
             Twin(*prepared(other, make_optimizer([p for p in other.parameters()]), **options)))
 
 
 def run(twins, step, steps=6):
-    """step(twin, number) does one step, and says its losses and norms to the twin."""
+    """Runs steps on all twins. step(twin, number) does one step and records its losses and norms in the twin."""
     for number in range(steps):
         for twin in twins:
             torch.manual_seed(number)
@@ -77,14 +77,14 @@ def moved_bytes(twin):
 
 
 def assert_moved(twin, steps=6):
-    """More was loaded than the weights once in each step."""
+    """Asserts that the steps loaded more bytes than the weights once in each step."""
     weights = sum(p.numel() * p.element_size() for p in twin.model.parameters())
     assert moved_bytes(twin) > 1.5 * steps * weights, (moved_bytes(twin), weights)
 
 
 @contextlib.contextmanager
 def nothing_open(twin):
-    """Afterwards no operation of the model is open."""
+    """Asserts after the block that no operation of the model is open."""
     yield
     keeper = twin.model._geminid_keeper
     assert not keeper.tasks and not keeper.outside and keeper.depth == 0

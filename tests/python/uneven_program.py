@@ -1,5 +1,5 @@
-"""uneven_program.py FOLDER: one rank under torchrun whose batches have lengths and sizes of their own, and which has none
-in the last step."""
+"""uneven_program.py FOLDER: one rank under torchrun. Its batches have other lengths and sizes than those of other ranks, and
+in the last step it has no batch."""
 
 import pathlib
 import sys
@@ -14,7 +14,7 @@ STEPS = 5
 
 
 def loss_of(model, number, rank, world_size):
-    """That of a rank in a step. Without a batch it takes part with any, whose loss counts nothing."""
+    """Returns the loss of a rank in a step. A rank without a batch computes with any batch, and its loss counts 0."""
     size, length = 1 + (rank + number) % 3, LENGTH - 2 * ((2 * rank + number) % 4)
     is_absent = number == STEPS - 1 and rank == world_size - 1
     tokens, labels = (tensor[:, :length] for tensor in batch(100 * number + rank, size))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""readme_snippet.py README EXAMPLE: the README's C++ block is the example, whole and short enough to read."""
+"""readme_snippet.py README EXAMPLE: checks that the README's C++ block is the whole example, and short enough to read."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ LINES_MAX = 40
 
 
 def problem_of(readme, example):
-    """What is wrong, or None."""
+    """Returns the problem, or None."""
     blocks = re.findall(r"```cpp\n(.*?)```", readme, re.DOTALL)
     if len(blocks) != 1:
         return f"README has {len(blocks)} C++ blocks; expected one"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Feeds readme_snippet.py a README that fits its example, and ones that do not."""
+"""Feeds readme_snippet.py a README that matches its example, and READMEs that do not."""
 
 import unittest
 

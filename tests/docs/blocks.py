@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""blocks.py ROOT BIN PAGE: runs the shell blocks of a page, in turn and in one shell, as a reader would. Exits with 1 if one fails.
+"""blocks.py ROOT BIN PAGE: runs the shell blocks of a page in order in one shell, like a reader. Exits with 1 if one fails.
 
-A folder of its own has stand-ins for what the page names: texts, shards of tokens, a model. Runs are scaled down (SMALLER). A block
-that is not run is in LEFT_OUT, with the reason; one that is not found there any more is a failure, too.
+A new folder has replacements for the page's files: texts, shards of tokens, a model. Runs are scaled down (SMALLER).
+LEFT_OUT names the blocks that are not run, with the reason. An entry of LEFT_OUT without a block is a failure, too.
 """
 
 import os
@@ -17,12 +17,12 @@ import tempfile
 
 FENCE = re.compile(r"^```([\w+]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHELLS = ("", "sh", "bash")
-# What a block of commands begins with; all others are what a program says.
+# The begin of a block of commands. All other blocks are output of a program.
 COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:geminid|geminid-train|geminictl|python3?|pip|torchrun|tools/\S+|export|for|printf|kill|tar|"
                      r"apt|c\+\+|\w+=\S*)(?:\s|$)")
 STEPS = 2
 SMALLER = (
-    (r"--steps \d+(?=[^\n]*&\s*$)", "--steps 1000000"),      # until the page ends
+    (r"--steps \d+(?=[^\n]*&\s*$)", "--steps 1000000"),      # runs until the page ends
     (r"--steps (?!1000000\b)\d+", f"--steps {STEPS}"),
     (r"--save-every \d+", "--save-every 1"),
     (r"--epochs \d+", "--epochs 1"),
@@ -30,31 +30,31 @@ SMALLER = (
     (r"--validation-batches \d+", "--validation-batches 2"),
     (r"(--device-memory \d+)GiB", r"\1MiB"),
     (r"--model gpt2-small", "--model gpt2-tiny"),
-    (r"--model gpt2-20m(?!.* --device-memory 8MiB)", "--model gpt2-3m"),  # that run must not fit
+    (r"--model gpt2-20m(?!.* --device-memory 8MiB)", "--model gpt2-3m"),  # this run must not fit
     (r"--model (llama|mixtral)-20m", r"--model \1-tiny"),
     (r"--context 256", "--context 32"),
     (r"step-\d{9}", f"step-{STEPS:09}"),
     (r"explain \d+/\d+", "explain 1/0"),
     (r"(ls jobs) --watch 2", r"\1 --watch 1 --times 2"),
-    (r"geminictl doctor", "geminictl doctor >/dev/null || test $? = 1"),  # of this machine anything may be said
+    (r"geminictl doctor", "geminictl doctor >/dev/null || test $? = 1"),  # this machine may have any problem
     (r"^geminid &", "geminid --metrics-listen off &"),
-    # A reader types it when the run has begun to train, and takes requests.
+    # A reader types this when the run trains and accepts requests.
     (r"^(geminictl scale mine 4)$", r"timeout 60 bash -c 'until \1; do sleep 0.2; done'"),
     (r"--socket /run/geminid/geminid.sock", "--socket $GEMINID_SOCKET"),
 )
 LASTS = re.compile(r"--(?:steps|epochs|eval-only|resume)\b|geminid-train generate")
 JOB = "geminid-train --text FILE --model gpt2-tiny --ranks 1 --steps {steps} --job mine --quiet &\n"
 RUNNING = "geminictl wait job mine --for running --at-most 60"
-# What is run before the block that begins with these words.
+# Commands to run before the block that begins with these words.
 BEFORE = {
     ("README.md", "geminid-train --text FILE_OR_FOLDER"): JOB.format(steps=1000000) + RUNNING,
     ("docs/geminictl.md", "geminictl wait daemon"): JOB.format(steps=20),
-    # A job has a trace when its first plan is made.
+    # A job has a trace once its first plan is made.
     ("docs/geminictl.md", "geminictl trace export"):
         JOB.format(steps=1000000) + RUNNING + "; until geminictl trace save mine/0 -o early.json; do sleep 0.1; done",
     ("docs/tutorial.md", "geminictl status"): "geminictl wait daemon --at-most 60; until geminictl explain 1/0; do sleep 0.1; done",
 }
-# Blocks that end with another code than 0, and say so.
+# Blocks whose text says that they end with another code than 0.
 ENDS_WITH = {("docs/tutorial.md", "geminid-train --text $text --model gpt2-20m --ranks 2 --batch 4 --steps 4"): 7}
 LEFT_OUT = {
     ("README.md", "pip install"): "tools/newcomer does it",
@@ -79,12 +79,12 @@ def matching(table, page, block):
 
 
 def blocks_of(text):
-    """The blocks of commands of a page."""
+    """Returns a page's blocks of commands."""
     return [block for language, block in FENCE.findall(text) if language in SHELLS and COMMAND.match(block)]
 
 
 def scaled(block):
-    """The block in a size that a test has time for."""
+    """Returns the block scaled down to the time of a test."""
     lines = []
     for line in block.replace("\\\n", " ").splitlines():
         line = line.split(" #")[0].rstrip()
@@ -98,7 +98,7 @@ def scaled(block):
 
 
 def script_of(page, text):
-    """The page as a program, and its keys of LEFT_OUT."""
+    """Returns the page as a shell program, and its keys of LEFT_OUT."""
     parts, left_out = [], []
     for block in blocks_of(text):
         key = matching(LEFT_OUT, page, block)
@@ -119,7 +119,7 @@ def script_of(page, text):
 
 
 def stale(page, left_out):
-    """Lines of LEFT_OUT for this page that no block needs any more."""
+    """Returns this page's entries of LEFT_OUT that match no block."""
     return [words for name, words in LEFT_OUT if name == page and (name, words) not in left_out]
 
 
@@ -128,7 +128,7 @@ def shard(tokens):
 
 
 def prepare(folder, environment):
-    """What pages name, in `folder`."""
+    """Makes the files that pages name in `folder`."""
     words = "In the beginning were words, and each word was followed by another.\n" * 400
     for name in ("FILE", "FILE_OR_FOLDER", "corpus.txt"):
         (folder / name).write_text(words)
@@ -136,14 +136,14 @@ def prepare(folder, environment):
     for name in ("fineweb10B/fineweb_train_000001.bin", "mine.bin", "val.bin"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(shard(tokens))
-    # With a daemon of its own: the page's sessions are counted from 1.
+    # The page starts its own daemon, so that its sessions are counted from 1.
     environment = {name: value for name, value in environment.items() if name != "GEMINID_SOCKET"}
     subprocess.run(["geminid-train", "--text", "FILE", "--model", "gpt2-tiny", "--steps", "1", "--quiet", "--export", "gpt2"],
                    cwd=folder, env=environment, check=True, timeout=120)
 
 
 def run(page, text, programs):
-    """What is wrong with the page; empty if nothing is."""
+    """Returns the problems of the page; empty: none."""
     script, left_out = script_of(page, text)
     wrong = [f"{page}: LEFT_OUT has a block that begins with '{words}', and the page has none" for words in stale(page, left_out)]
     if "== " not in script:
@@ -174,7 +174,7 @@ def run(page, text, programs):
 
 
 def end(started):
-    """The process and all that it has left in its session."""
+    """Ends the process and all processes left in its session."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(started.pid, number)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What blocks.py runs, what it leaves out, and that a block that fails is found."""
+"""blocks.py runs the right blocks, leaves out the right ones, and finds a block that fails."""
 
 import pathlib
 import stat
@@ -35,7 +35,7 @@ class Blocks(unittest.TestCase):
         self.assertIn("tools/quickstart", blocks.stale("README.md", left_out))
 
     def programs(self, folder, code):
-        """Programs that end at once with `code` where they are called with --fail."""
+        """Makes programs that end at once; with --fail, they end with `code`."""
         for name in ("geminid", "geminid-train", "geminictl"):
             file = pathlib.Path(folder) / name
             file.write_text(f'#!/bin/sh\nfor word; do test "$word" = --fail && exit {code}; done\nexit 0\n', encoding="utf-8")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""commands.py ROOT BIN: geminid-train takes each command line that a page shows. Prints each that it refuses; exits with 1 if any.
+"""commands.py ROOT BIN: geminid-train must accept each command line on a page. Prints each refused one; exits with 1 if any.
 
-geminid-train checks its flags before it opens a file. So each line is run in an empty folder, with a text that is not there:
-exit code 4 says that the flags are good. Nothing is trained.
+geminid-train checks its flags before it opens a file. So each line runs in an empty folder with a missing text. Exit code 4
+shows that the flags are valid. Nothing is trained.
 """
 
 import pathlib
@@ -18,14 +18,14 @@ PROGRAM = "geminid-train"
 NOT_FOUND = 4
 TEXT = "/nonexistent/text"
 COMMAND = re.compile(rf"^(?:[A-Z_]+=\S+ )*{PROGRAM} (?=.*--)(.*)$")
-# Shells' variables and words for the reader.
+# Shell variables and placeholders for the reader.
 PLACEHOLDERS = {"$text": TEXT, "$flags": ""}
-# What a folder that is there would answer: which model it is.
+# Flags of lines that need an existing folder, which names the model.
 NEEDS_A_FOLDER = re.compile(r"--resume\b")
 
 
 def commands_of(page):
-    """The arguments of each command line for the program in the page's blocks."""
+    """Yields the arguments of each command line of the program in the page's blocks."""
     for _, block in blocks.FENCE.findall(page):
         for line in block.replace("\\\n", " ").splitlines():
             found = COMMAND.match(line.strip().split(" #")[0].rstrip("& "))
@@ -39,7 +39,7 @@ def commands_of(page):
 
 
 def violations_of(pages, run):
-    """`pages`: texts by path. `run(arguments)`: the exit code and the words of the program."""
+    """Yields violations. pages: texts by path. run(arguments): returns the program's exit code and output."""
     for path, page in pages.items():
         for arguments in commands_of(page):
             code, words = run(arguments)

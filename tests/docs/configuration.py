@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""configuration.py ROOT BIN: docs/configuration.md names every key of config.proto and no other; its examples are good.
+"""configuration.py ROOT BIN: docs/configuration.md must name exactly the keys of config.proto, with valid examples.
 
-  1. The rows of its tables are the fields of the messages, and say "yes" where a reload is enough.
-  2. The flags and variables of its rows are those that the daemon has.
-  3. geminid --check-config takes each of its examples.
+    1. The rows of its tables are the fields of the messages. A row says "yes" if a reload changes the field.
+    2. The flags and variables of its rows are those of the daemon.
+    3. geminid --check-config accepts each of its examples.
 """
 
 import pathlib
@@ -31,7 +31,7 @@ def keys_of(proto):
 
 
 def violations_of(page, proto, flags, variables, reloaded):
-    """`flags` and `variables` by key; `reloaded` are the keys that SIGHUP changes."""
+    """Yields violations. `flags` and `variables`: by key. `reloaded`: the keys that SIGHUP changes."""
     rows = dict(ROW.findall(page))
     keys = keys_of(proto)
     yield from (f"{key} is not in the page" for key in sorted(keys - rows.keys()))
@@ -70,7 +70,7 @@ def main():
     settings = (root / "daemon/config/settings.cc").read_text()
     flags = {key: [flag] for flag, key in re.findall(r'\{"(--[\w-]+)", "(\w+)"', program)}
     flags["device"] = ["--device"]
-    # The one that clients read, too, has its name where both find it.
+    # Clients also read one of the variables. Its name is in a header that both include.
     shared = (root / "proto/shm/daemon_socket.h").read_text()
     name = re.search(r'kSocketVariable\[\] = "(\w+)"', shared).group(1)
     settings = settings.replace("shm::kSocketVariable", f'"{name}"')

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""documents.py ROOT BIN: what README.md and docs/ show exists. Prints each violation; exits with 1 if any.
+"""documents.py ROOT BIN: checks that names in README.md and docs/ exist. Prints each violation; exits with 1 if any.
 
-  1. Every relative link leads to a file or folder, and its anchor to a heading of it.
-  2. Every path in code that begins with a folder of the tree exists. Braces and stars are expanded.
-  3. Every flag shown with one of our programs is in the --help of that program and its subcommand;
-     a flag shown alone is in the --help of one of them.
+    1. Every relative link leads to an existing file or folder, and its anchor to a heading there.
+    2. Every path in code that begins with a folder of the tree exists. Braces and stars are expanded.
+    3. A flag shown with one of our programs is in the --help of that program and subcommand. A flag
+       shown alone is in the --help of one of our programs.
 """
 
 import itertools
@@ -27,7 +27,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def code_of(text):
-    """The blocks and the pieces of code of a page, each with its continued lines joined."""
+    """Yields a page's code blocks and inline code. Continued lines are joined."""
     blocks = FENCE.findall(text)
     rest = FENCE.sub("\n", text)
     blocks += INDENTED.findall(rest)
@@ -36,14 +36,14 @@ def code_of(text):
 
 
 def anchors_of(text):
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Returns the anchors that GitHub makes of a page's headings."""
     headings = re.findall(r"^#+\s+(.*)$", FENCE.sub("\n", text), re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.strip().replace(" ", "-") for heading in plain}
 
 
 def expanded(path):
-    """a/{b,c}.h gives a/b.h and a/c.h."""
+    """Expands a/{b,c}.h to a/b.h and a/c.h."""
     match = re.search(r"\{([^{}]*)\}", path)
     if match is None:
         return [path]
@@ -73,7 +73,7 @@ def bad_paths(root, page, text):
 
 
 def bad_flags(helps, page, text):
-    """`helps`: by command, such as ("geminictl", "ls"), the flags that its --help names."""
+    """Yields each wrong flag. helps: the flags in the --help of each command, such as ("geminictl", "ls")."""
     blocks, pieces = code_of(text)
     every = set().union(*helps.values())
     for line in [line for block in blocks for line in block.splitlines()] + pieces:
@@ -93,12 +93,12 @@ def bad_flags(helps, page, text):
 
 
 def command_of(line, helps):
-    """The program and the subcommands that a line runs, or None; and the line from there: what comes
-    before is another program's, which starts it."""
+    """Returns the program and subcommands that a line runs, or None, and the rest of the line from there. The text
+    before it is a program that starts ours."""
     words = line.split()
     for at, word in enumerate(words):
         command = (pathlib.PurePath(word).name,)
-        if command not in helps or words[at - 1:at] == ["-m"]:  # a package of Python may have a program's name
+        if command not in helps or words[at - 1:at] == ["-m"]:  # a Python package may have the same name
             continue
         for word in words[at + 1:]:
             if command + (word,) in helps:
@@ -113,7 +113,7 @@ def violations_of(root, page, text, helps):
 
 
 def read_helps(bin_folder):
-    """What each program there says of itself and of its subcommands."""
+    """Returns the --help of each program in the folder and of its subcommands."""
     helps = {}
 
     def read(command):
@@ -121,7 +121,7 @@ def read_helps(bin_folder):
                               capture_output=True, text=True, check=True)
         helps[command] = set(FLAG.findall(done.stdout)) | {"--help"}
         _, _, rest = done.stdout.partition("Subcommands:")
-        subcommands, _, _ = rest.partition("\n\n")  # what follows is no list of them
+        subcommands, _, _ = rest.partition("\n\n")  # the rest lists no subcommands
         for name in re.findall(r"^  ([a-z][a-z-]*) ", subcommands, re.MULTILINE):
             read(command + (name,))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Feeds documents.py one violation of each rule, and what is allowed beside it."""
+"""Feeds documents.py one violation of each rule, and similar text that is allowed."""
 
 import pathlib
 import tempfile

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""errors.py ROOT: every message in docs/errors.md is in the sources. Prints each that is not; exits with 1 if any."""
+"""errors.py ROOT: every message in docs/errors.md must be in the sources. Prints each missing one; exits with 1 if any."""
 
 import pathlib
 import re
@@ -7,7 +7,7 @@ import sys
 
 FOLDERS = ("base", "client", "collectives", "daemon", "tools", "training")
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
-# Literals that stand side by side are one; between the arguments of a call anything may come.
+# The compiler joins adjacent literals. Between the arguments of a call any text may stand.
 JOINED = re.compile(r'"\s*\n?\s*"')
 BETWEEN = re.compile(r'",\s*"')
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What errors.py must find, and what it must leave alone."""
+"""Tests what errors.py must find, and what it must accept."""
 
 import unittest
 

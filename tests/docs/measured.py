@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""measured.py ROOT: figures of the pages say how to have them again. Prints each violation; exits with 1 if any.
+"""measured.py ROOT: measured figures must name the command that reproduces them. Prints each violation; exits with 1 if any.
 
   1. Each section of docs/benchmarks.md that has a table, and each line that begins "Taken by", has a command in code, a
      date, a processor and a commit. In a table with a column "taken by" each row has a command, a date and a commit.
-  2. A command `tools/benchmark NAME` names what it knows.
-  3. Each table that tools/benchmark --tables prints is one that a page says it was taken by.
+    2. The NAME of a command `tools/benchmark NAME` is known to tools/benchmark.
+    3. A page names tools/benchmark as the source of each table that tools/benchmark --tables prints.
 """
 
 import pathlib
@@ -51,7 +51,7 @@ def bad_sections(page, text):
 
 
 def violations_of(pages, names, tables):
-    """`pages`: texts by path; `names`: what tools/benchmark knows; `tables`: of these, what it prints tables of."""
+    """Yields violations. pages: texts by path. names: those known to tools/benchmark. tables: the names with a table."""
     taken = set()
     for page, text in pages.items():
         yield from bad_lines(page, text)

@@ -1,4 +1,4 @@
-"""Each rule of measured.py finds what breaks it, and nothing else."""
+"""Each rule of measured.py finds its violation, and no other text."""
 
 import unittest
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""mesh_matrix.py ROOT BIN: docs/parallelism.md says which mesh goes with which flag as geminid-train does. Prints each cell
-that differs; exits with 1 if any.
+"""mesh_matrix.py ROOT BIN: checks that docs/parallelism.md and geminid-train agree on which mesh works with which flag.
+Prints each cell that differs; exits with 1 if any.
 
-geminid-train checks its flags before it opens the text. So with a text that is not there a refused mesh gets an error about
-the mesh, and any other an error about the text. Nothing is trained.
+geminid-train checks its flags before it opens the text. So with a missing text a refused mesh causes an error about
+the mesh, and any other mesh an error about the text. Nothing is trained.
 """
 
 import concurrent.futures
@@ -15,7 +15,7 @@ import sys
 PAGE = "docs/parallelism.md"
 HEAD = "| feature |"
 TEXT = "/nonexistent/text"
-# By the name of a column: what it stands for.
+# The mesh of each column, by the column's name.
 MESHES = {
     "data, zero": ["data=2", "data=2,zero=2", "data=2,zero=1"],
     "pipeline": ["pipeline=2"],
@@ -29,7 +29,7 @@ MESHES = {
 }
 LLAMA = ["--model", "llama-tiny"]
 MIXTRAL = ["--model", "mixtral-tiny"]
-# By the beginning of a row: the lines of flags that it stands for. None: no flag decides it.
+# The flags of each row, by the row's begin. None: no flag decides it.
 ROWS = {
     "`--model` gpt2": [LLAMA, ["--model", "gpt2-tiny"]],
     "`--model` mistral": [["--model", "mistral-tiny"]],
@@ -62,7 +62,7 @@ ROWS = {
 
 
 def cells_of(page):
-    """(row, column, whether it works) of each cell of the table."""
+    """Yields (row, column, whether it works) of each cell of the table."""
     table = re.search(rf"^{re.escape(HEAD)}.*\n\|[-|]+\|\n((?:\|.*\|\n)+)", page, re.MULTILINE)
     if table is None:
         raise ValueError(f"there is no table that begins with {HEAD}")
@@ -78,7 +78,7 @@ def cells_of(page):
 
 
 def commands_of(row, column):
-    """The flags of each command that a cell stands for."""
+    """Returns the flags of each command that a cell describes."""
     known = next((name for name in ROWS if row.startswith(name)), None)
     if known is None:
         raise ValueError(f"unknown row: {row}")
@@ -93,7 +93,7 @@ def commands_of(row, column):
 
 
 def violations_of(page, refusal_of):
-    """`refusal_of(flags)`: why geminid-train refuses them, or None."""
+    """Yields violations. refusal_of(flags): returns the reason for which geminid-train refuses them, or None."""
     cells = [(cell, flags) for cell in cells_of(page) for flags in commands_of(*cell[:2])]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         refusals = list(pool.map(refusal_of, [flags for _, flags in cells]))

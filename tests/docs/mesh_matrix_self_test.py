@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mesh_matrix_self_test.py: mesh_matrix.py finds a cell that says something else than the trainer, and a table it cannot read."""
+"""mesh_matrix_self_test.py: mesh_matrix.py finds a cell that contradicts the trainer, and a table that it cannot read."""
 
 import unittest
 

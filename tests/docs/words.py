@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""words.py ROOT: no text that a program shows has a word that only its authors know. Prints each; exits with 1 if any."""
+"""words.py ROOT: checks that no text of a program has a word that only its authors know. Prints each; exits with 1 if any."""
 
 import pathlib
 import re
 import sys
 
 FOLDERS = ("daemon", "tools/geminictl")
-# The left word means nothing to who runs a job; the right one is ours for people.
+# Users do not know the left word. The right word is the one to show them.
 WORDS = {
     r"\bgranules?\b": "chunk, or bytes",
     r"\b(Create|Destroy)Arena\b": "device memory",
@@ -14,9 +14,9 @@ WORDS = {
     r"\bextents?\b": "place",
     r"\bk[A-Z]\w+": "the value in words",
 }
-# Not for people: names of places in memory and of parts of the manifest, said of our own defects.
+# Not shown to users: names of memory regions and of parts of the manifest, in messages about our own bugs.
 EXEMPT = {"daemon/core/engine/engine_check.cc", "daemon/core/chunks/extent_allocator.cc"}
-# What programs say to each other.
+# Texts that programs send to each other.
 PATH_OF_A_CALL = re.compile(r"/geminid\.v\d+\.\w+/\w+")
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Feeds words.py texts with and without words of the inside."""
+"""Feeds words.py texts with and without internal words."""
 
 import unittest
 

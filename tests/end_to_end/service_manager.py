@@ -1,6 +1,6 @@
-"""Plays systemd to a daemon: keeps the descriptors that it asks to have kept (FDSTORE=1, as
-sd_pid_notify_with_fds(3) says), and hands them to the next one. As systemd does, it keeps several of
-one name, and no second one of the same file.
+"""Plays systemd for a daemon: stores the descriptors that the daemon sends with FDSTORE=1 (see
+sd_pid_notify_with_fds(3)), and passes them to the next daemon. Like systemd, it stores several
+descriptors of one name, but none twice of the same file.
 """
 
 import ctypes
@@ -14,12 +14,12 @@ import time
 
 PATIENCE_SECONDS = 120
 FIRST_HANDED_OVER = 3  # SD_LISTEN_FDS_START
-HIGH = 500             # out of the way of those
+HIGH = 500             # above the descriptors that are passed on
 OF_THE_DAEMON = ["manifest", "node"]
 
 
 class Manager:
-    """The part of systemd that a daemon sees."""
+    """The part of systemd that a daemon uses."""
 
     def __init__(self, program, folder):
         self.program = program
@@ -28,12 +28,12 @@ class Manager:
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind(self.notify_path)
         self.notify.settimeout(0.05)
-        self.store = []  # of names and descriptors
+        self.store = []  # (name, descriptor) pairs
         self.ready_at = None
         self.log = open(folder / "log", "a")
 
     def listen(self):
-        """Takes what has come; True if the daemon said that it is ready."""
+        """Reads the messages received so far. Returns True if the daemon has reported that it is ready."""
         ready = False
         while True:
             try:
@@ -68,7 +68,7 @@ class Manager:
         return sorted(name for name, _ in self.store)
 
     def page(self, path):
-        """What the daemon answers at this path of its metrics socket."""
+        """Returns the daemon's answer for this path of its metrics socket."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(PATIENCE_SECONDS)
             connection.connect(self.daemon_socket + ".http")
@@ -102,18 +102,18 @@ class Manager:
     def stop(self, number):
         os.kill(self.pid, number)
         while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
-            self.listen()  # it waits for whoever does not
+            self.listen()  # the daemon waits for a manager that does not read
         self.listen()
 
 
 def die_with_this_process():
-    """Called in a child: the kernel kills it where its parent dies before it."""
+    """Call it in a child: the kernel then kills the child if its parent dies first."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def is_same_file(one, other):
-    """Of what has no file of its own, as eventfds, one has another's numbers: those are never the same."""
+    """Returns whether two descriptors are the same file. Eventfds share their numbers, so they never count as the same."""
     has_file = stat.S_ISREG(os.fstat(one).st_mode)
     return has_file and os.path.sameopenfile(one, other)
 

@@ -1,10 +1,10 @@
 """service_manager_test.py GEMINID GEMINID_TRAIN
 
-Under a training job of two ranks the daemon of a service manager (service_manager.py) is restarted, in
-turn with SIGTERM, as `systemctl restart` does, and with SIGKILL: while the ranks train, and while they
-still allocate. Under another job ranks are killed. Each job ends by SIGINT once it was disturbed, and its
-weights must be those of a job of as many steps that was left alone. Each daemon must have the plans of the
-one before, no more may be kept of a rank that came back than of a new one, and nothing of all in the end.
+Restarts the daemon of a service manager (service_manager.py) under a training job of two ranks, in turn
+with SIGTERM, like `systemctl restart`, and with SIGKILL: while the ranks train, and while they still
+allocate. Under another job it kills ranks. Each disturbed job ends by SIGINT, and its weights must equal
+those of an undisturbed job of as many steps. Each daemon must have the plans of the previous daemon. A
+returned rank may have no more records than a new rank. At the end no record may be left.
 """
 
 import json
@@ -24,17 +24,17 @@ SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]
 SOONEST = [0, 0.05, 0.1, 0.2]  # in turn
 RANK_KILLS = 3
 STEPS_AFTERWARDS = 10
-# What each client of a session has of its own.
+# A record that each client of a session has.
 A_PLAN = re.compile(r"(s\d+)-plan\d+")
 OF_A_CLIENT = re.compile(r"s\d+-(books|state|client|daemon-event|client-event|socket)\b")
 
 
-# Which instruction sets the tests may use.
+# The instruction sets that the tests may use.
 LEVEL = {name: value for name, value in os.environ.items() if name == "GEMINID_MAX_ISA"}
 
 
 class Job:
-    """Two ranks that train in a folder of their own."""
+    """Two ranks that train in a new folder."""
 
     def __init__(self, program, folder, manager, *flags, steps=1_000_000):
         folder.mkdir()
@@ -73,7 +73,7 @@ class Job:
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
 
     def finish(self):
-        """Ends it after some more steps; says how many it has made, and what came of them."""
+        """Ends the job after some more steps. Returns the number of its steps and their result."""
         enough = self.steps() + STEPS_AFTERWARDS
         self.until(lambda: self.steps() >= enough)
         self.must_run()
@@ -81,7 +81,7 @@ class Job:
         return self.result(128 + signal.SIGINT)
 
     def result(self, code=0):
-        """When it has ended with this code: its steps and the hash of its weights."""
+        """Waits for an end with this code. Returns the job's steps and the hash of its weights."""
         self.until(lambda: False)
         if self.process.returncode != code:
             sys.exit(f"the job ended with {self.process.returncode} and not {code}:\n{self.words()}")
@@ -90,7 +90,7 @@ class Job:
 
 
 def restart_under(job, pauses, after=lambda: None):
-    """Restarts the daemon, for each of SIGNALS after a pause."""
+    """Restarts the daemon with each of SIGNALS, each time after a pause."""
     for number, pause in zip(SIGNALS, pauses):
         job.must_run()
         time.sleep(pause)
@@ -100,7 +100,7 @@ def restart_under(job, pauses, after=lambda: None):
 
 
 def disturb_at_the_start(job):
-    job.until(lambda: len(of_clients(job.manager)) == 2 * 6)  # a daemon that never was is not awaited
+    job.until(lambda: len(of_clients(job.manager)) == 2 * 6)  # no client waits for a daemon that never existed
     restart_under(job, SOONEST)
     return job.finish()
 
@@ -112,12 +112,12 @@ def disturb(job):
 
 
 def planned(manager):
-    """The sessions whose plans are kept."""
+    """Returns the sessions whose plans are stored."""
     return {found.group(1) for found in map(A_PLAN.fullmatch, manager.names()) if found}
 
 
 def must_be_planned(job):
-    """The daemon that has just started has the plan of each rank."""
+    """Asserts that the restarted daemon has the plan of each rank."""
     metrics = job.manager.page("/metrics")
     page = job.manager.page("/plan/" + min(planned(job.manager), default="s0").removeprefix("s"))
     job.must_run()
@@ -128,7 +128,7 @@ def must_be_planned(job):
 
 
 def kill_ranks(job):
-    """No more is kept of a rank's session than of the first client's, which has one of each."""
+    """Kills ranks. A rank's session must have no more records than that of the first client, which has one of each kind."""
     job.until(lambda: "step 1/" in job.words())
     for kill in range(1, RANK_KILLS + 1):
         job.must_run()

@@ -1,7 +1,7 @@
 """socket_activation_test.py GEMINID GEMINICTL UNITS
 
-Plays systemd with geminid.socket and geminid-attach.socket to a daemon: listens, and hands the
-listeners over when somebody has connected, under the names in the units of the folder UNITS.
+Plays systemd with geminid.socket and geminid-attach.socket for a daemon: listens, and passes the
+listeners to the daemon after the first connection, under the names in the units of the folder UNITS.
 """
 
 import os
@@ -43,7 +43,7 @@ class Activation(unittest.TestCase):
         return listener
 
     def start(self, which, path=None):
-        """The daemon, with those of the listeners."""
+        """Starts the daemon with these listeners."""
         pid = os.fork()
         if pid == 0:
             handed = [(self.listeners[name][0].fileno(), self.listeners[name][1]) for name in which]
@@ -73,7 +73,7 @@ class Activation(unittest.TestCase):
 
     def test_who_connects_first_is_served_by_each_daemon_in_turn(self):
         for _ in range(2):
-            first = self.status()  # before there is a daemon
+            first = self.status()  # before the daemon runs
             pid = self.start(["control", "attach"])
             said, _ = first.communicate(timeout=PATIENCE_SECONDS)
             self.assertEqual(first.returncode, 0, said + self.log())
@@ -82,7 +82,7 @@ class Activation(unittest.TestCase):
                 client.settimeout(PATIENCE_SECONDS)
                 client.connect(self.path + ".attach")
                 client.send(b"no hello")
-                self.assertNotEqual(client.recv(4096), b"")  # a refusal, and so an answer
+                self.assertNotEqual(client.recv(4096), b"")  # a refusal is an answer, too
             self.assertEqual(self.end(pid), 0)
             for path in (self.path, self.path + ".attach"):
                 self.assertTrue(os.path.exists(path), "the sockets are systemd's")

@@ -1,4 +1,4 @@
-"""Circles of includes between folders, at every depth of the tree."""
+"""Finds circles of includes between folders, at every depth of the tree."""
 
 import collections
 import tree
@@ -9,9 +9,9 @@ OWN_FILES = "its own files"
 def circles_of(includes):
     """Yields a message for each group of folders that include each other in a circle.
 
-    Within each folder, each folder right below it is one, with all that lies in it, and the files
-    right in it together are one more. So a folder's own files stand above its subfolders or below
-    them, never both.
+        Within each folder, each direct subfolder with all of its contents is one node. The folder's own files
+        together are one more node. So a folder's own files stand above its subfolders or below
+        them, never both.
     """
     within = collections.defaultdict(lambda: collections.defaultdict(dict))
     for file, included in includes:
@@ -37,7 +37,7 @@ def node_of(parent, file):
 
 
 def reached_from(start, arrows):
-    """Nodes at the end of at least one arrow from `start`."""
+    """Returns the nodes that a path of at least one arrow from `start` reaches."""
     reached, waiting = set(), list(arrows.get(start, ()))
     while waiting:
         node = waiting.pop()
@@ -48,7 +48,7 @@ def reached_from(start, arrows):
 
 
 def smallest_circle(arrows, start):
-    """Nodes from `start` to itself on a shortest way, or None."""
+    """Returns the nodes of a shortest path from `start` to itself, or None."""
     ways = collections.deque([[start]])
     seen = set()
     while ways:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""client_library.py LIBRARY LAYERS...: checks that a client library contains nothing of the layers that only
+"""client_library.py LIBRARY LAYERS...: checks that a client library contains no code of the layers that only
 the trainer uses. LAYERS are the static libraries of those layers.
 
-Prints every function or object that one of LAYERS defines under a name of its own and that LIBRARY
-defines, too, exported or not, and exits with 1 if there is any. Inline functions and templates are
-weak symbols, which every user of a header has, and do not count.
+Prints every function or object that both one of LAYERS and LIBRARY define as a strong symbol, exported or
+not. Exits with 1 if there is any. Inline functions and templates are weak symbols, which every user of a
+header has, and do not count.
 """
 
 import pathlib
@@ -15,19 +15,19 @@ STRONG = "TDBR"
 
 
 def strong_symbols(names):
-    """`names` is what `nm --defined-only --format=posix` prints: a name, a kind, an address and a size a line."""
+    """Returns the strong symbols. names: output of `nm --defined-only --format=posix`: name, kind, address and size a line."""
     fields = (line.split() for line in names.splitlines())
     return {field[0] for field in fields if len(field) >= 2 and field[1] in STRONG}
 
 
 def all_symbols(names):
-    """Exported or hidden: in a shared library hidden symbols are local."""
+    """Returns exported and hidden symbols: in a shared library hidden symbols are local."""
     fields = (line.split() for line in names.splitlines())
     return {field[0] for field in fields if len(field) >= 2}
 
 
 def violations_of(library, layers):
-    """`library` and each of `layers`, which is a dictionary by file name, are what nm prints."""
+    """Yields violations. `library` and the values of `layers`, by file name, are outputs of nm."""
     own = all_symbols(library)
     if not own:
         yield "it has no symbols to look at; check a library that is not stripped"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""client_library_self_test.py PROGRAM LAYERS...: feeds client_library.py each violation, and a program that has
-all of LAYERS inside."""
+"""client_library_self_test.py PROGRAM LAYERS...: feeds client_library.py each violation, and a program that
+contains all of LAYERS."""
 
 import pathlib
 import sys

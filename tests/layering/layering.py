@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""layering.py ROOT: checks which folder includes what. Prints each violation and exits with 1 if any.
+"""layering.py ROOT: checks which folder may include which. Prints each violation and exits with 1 if any.
 
 The rules are those of docs/architecture.md:
-  1. include, the public headers, uses nothing of ours; collectives, client and tools use it.
+    1. include has the public headers. It includes no other folder; collectives, client and tools include it.
      base <- proto <- kernels <- collectives <- client <- training <- tools;  proto <- daemon <- tools.
-     base <- gpu, the driver's tables, <- kernels, collectives, client, training, tools and, of the daemon,
-     its agent alone: the daemon loads no driver.
-  2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
-     base, proto/shm and, each, itself.
-     Rooms of a house stand in an order (ROOMS): a file includes its own room and those before it.
-  3. CUDA headers appear only in gpu; public headers include no gRPC, Protocol Buffers, Boost or CUDA
-     header, and nothing of the project but each other.
-  4. tools/trainer is a program: only its own files include it. training/ uses nothing of the daemon but the
-     planner. Its rooms and the trainer's include each other as training_rooms.py says.
-  5. No folders include each other in a circle, at any depth, tests/ included (circles.py).
-  6. tests/ mirrors the tree: each folder of tests is one of the tree, and a test named after a file
-     lies no higher than that file. In kernels the tests of a room lie together.
-  7. The wall clock is for stamps: only the files that are named here ask for it. What is measured, and
-     how long is waited, is by base::MonotonicNow, base::Deadline or the steady clock. Waits of Abseil's
-     Mutex and CondVar and of pthreads until a time are by the wall clock, too.
+          base <- gpu (the driver's tables) <- kernels, collectives, client, training and tools. In the daemon
+          only its agent includes gpu: the daemon loads no driver.
+    2. daemon/core and daemon/planner are pure: each includes only the standard library, Abseil,
+       base, proto/shm and itself.
+       The rooms (subfolders) of a folder have an order (ROOMS): a file includes its own room and earlier ones.
+    3. Only gpu includes CUDA headers. Public headers include no header of gRPC, Protocol Buffers, Boost or CUDA,
+       and of the project only each other.
+    4. tools/trainer is a program: only its own files include it. training/ includes of the daemon only the
+       planner. training_rooms.py has the rules for the rooms of both.
+    5. No folders include each other in a circle, at any depth, tests/ included (circles.py).
+    6. tests/ mirrors the tree: each folder of tests is a folder of the tree. A test named after a file
+       lies no higher than that file. In kernels the tests of a room lie together.
+    7. The wall clock is only for timestamps, in the files named here. Measured times and
+       waits use base::MonotonicNow, base::Deadline or the steady clock. Timed waits of Abseil's
+          Mutex and CondVar and of pthreads use the wall clock, so they count as uses, too.
 """
 
 import collections
@@ -50,7 +50,7 @@ CUDA_ALLOWED = re.compile(r"^gpu/")
 GPU_IN_DAEMON = ("daemon/agent/",)
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 PURE = ("daemon/core/", "daemon/planner/")
-# The rooms of a folder: each may include those before it.
+# The rooms of a folder in order: each may include those before it.
 ROOMS = {
     "client/zero": ("core", "basics", "options", "ranks", "state", "update", "residency", "values",
                     "step", "engine"),
@@ -58,15 +58,15 @@ ROOMS = {
     "tools/geminictl": ("output", "daemon", "doctor", "plan", "screen", "commands", "program"),
     "daemon/service": ("tenants", "heritage", "sessions", "watch", "calls", "entry"),
 }
-# Of base, what calls the system: not for pure rooms.
+# Headers of base that call the system. Pure rooms may not include them.
 SYSTEM_IN_BASE = {"base/clock.h", "base/deadline.h", "base/files.h", "base/job_signals.h",
                   "base/machine_memory.h", "base/mapping.h", "base/memfd.h",
                   "base/process_limits.h", "base/standard_streams.h",
                   "base/start_thread.h", "base/system_error.h", "base/unique_fd.h"}
-# A folder of tools that others may not include, but for those named.
+# The only users of training among tools.
 USERS_OF_TRAINER = ("tools/trainer/",)
 FOREIGN_IN_TRAINING = re.compile(r"^(grpc|.*\.grpc\.pb\.h$|daemon/(?!planner/))")
-# Folders of tests that test no folder of the tree, but the whole of it or what holds it together.
+# Folders of tests that test the whole tree, or its build, instead of one folder.
 TESTS_OF_THEIR_OWN = {"tests/end_to_end", "tests/hostile", "tests/simulation"}
 WALL_CLOCK = re.compile(
     r"\babsl::Now\b|\bGetCurrentTimeNanos\b|\b(?:system|high_resolution|utc|file)_clock\b"
@@ -76,22 +76,22 @@ WALL_CLOCK = re.compile(
     r"|\b(?:Wait|Await|LockWhen|ReaderLockWhen|WaitForNotification)With(?:Deadline|Timeout)\b")
 READS_WALL_CLOCK = {
     "base/clock.h",            # WallClockNow itself
-    "daemon/os/log.cc",        # stamps lines without Abseil's time zones
-    "proto/rpc/steady_waits/futex_wait.cc",  # makes waits by it monotonic
-    "tools/gpu-verify/run.cc",  # stands alone
+    "daemon/os/log.cc",        # timestamps of log lines, without Abseil's time zones
+    "proto/rpc/steady_waits/futex_wait.cc",  # makes timed waits monotonic
+    "tools/gpu-verify/run.cc",  # uses no other file of the project
 }
 STAMPS = {
-    "daemon/service/entry/reloader.cc",      # metrics: when it started, and was last configured
-    "daemon/service/watch/monitor.cc",       # metrics: since when a job waits
+    "daemon/service/entry/reloader.cc",      # metrics: start time and time of the last configuration
+    "daemon/service/watch/monitor.cc",       # metrics: time at which a job's wait began
     "tools/geminictl/commands/bundle.cc",  # the name of the bundle
-    "training/run/gather_report.cc",   # lines of the run's log
+    "training/run/gather_report.cc",   # timestamps in the run's log
     "training/run/run_reporter.cc",    # the name of the log for TensorBoard
 }
 SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
 
 
 def folder_of(included):
-    """The top folder an include names; the public ones are included as geminid/x.h."""
+    """Returns the top folder of an include. Public headers are included as geminid/x.h."""
     top = included.split("/")[0]
     if top == "geminid" and not included.startswith("geminid/v1/"):
         return "include"
@@ -101,7 +101,7 @@ def folder_of(included):
 
 
 def violations_of(path, text):
-    """Yields what is wrong with the includes of the file at `path`, relative to the root."""
+    """Yields each violation in the includes of the file at `path`, relative to the root."""
     top = path.split("/")[0]
     if top not in MAY_INCLUDE:
         return
@@ -131,7 +131,7 @@ def violations_of(path, text):
 
 
 def rooms_upward(path, text):
-    """Yields each include of the file at `path` that goes to a later room of its house, or to no room."""
+    """Yields each include of the file at `path` that names a later room of its folder, or no room."""
     for house, rooms in ROOMS.items():
         if not path.startswith(house + "/"):
             continue
@@ -148,7 +148,7 @@ def rooms_upward(path, text):
 
 
 def wall_clocks(path, text):
-    """Yields what the file at `path` has to do with the wall clock and may not."""
+    """Yields each forbidden use of the wall clock in the file at `path`."""
     if path.startswith("tests/"):
         return
     code = lengths.code_of(text)
@@ -161,7 +161,7 @@ def wall_clocks(path, text):
 
 def misplaced_tests(tests, sources):
     """Yields each folder of `tests` that mirrors no folder of `sources`, and each test that lies above
-    the file that it is named after. All are relative to the root."""
+    the file that it is named after. All paths are relative to the root."""
     folders = {parent for path in sources for parent in tree.parents_of(path)}
     for folder in sorted({test.rsplit("/", 1)[0] for test in tests} - TESTS_OF_THEIR_OWN):
         mirrored = folder.removeprefix("tests/")

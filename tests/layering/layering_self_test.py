@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Feeds layering.py one violation of each rule, and what is allowed beside it."""
+"""Feeds layering.py one violation of each rule, and similar text that is allowed."""
 
 import pathlib
 import tempfile
@@ -183,7 +183,7 @@ class Circles(unittest.TestCase):
         self.assertTrue(found[0].startswith("tests: a circle between gpu, kernels"), found)
 
     def check(self, texts):
-        """What is wrong with a tree of these files, as the program finds it."""
+        """Returns the violations that the program finds in a tree of these files."""
         with tempfile.TemporaryDirectory() as folder:
             for path, text in texts.items():
                 file = pathlib.Path(folder, path)
@@ -202,7 +202,7 @@ class Circles(unittest.TestCase):
 
 
 class Rooms(unittest.TestCase):
-    # A file for each arrow, and the list that goes with each row.
+    # A file for each arrow, and the CMakeLists.txt of each row.
     TEXTS = {f"{room}/a{number}.h": f'#include "{other}/a.h"\n'
              for room, row in training_rooms.ROOMS.items() for number, other in enumerate(sorted(row))}
     LISTS = {room: "# What it is for.\ngeminid_library(" + training_rooms.library_of(room) + "\n  SOURCES a.cc\n  LIBS "

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""lengths.py ROOT: checks how long functions are, tests aside.
+"""lengths.py ROOT: checks the length of functions outside of tests.
 
 Fewer than 1 % of all functions may have more than 70 lines: a function fits a screen. A function's
-lines go from its signature to its closing brace; what is defined inside it, lambdas too, counts to
-it. Prints each function that is over, and the figures. Exits with 1 if the rule is broken.
+lines run from its signature to its closing brace and include the lambdas and types inside it. Prints
+each function over the limit, and the figures. Exits with 1 if the rule is broken.
 
-Names files of more than 500 lines too. That is advice: a file has one idea, however long it is.
+Also names files of more than 500 lines. That is only advice: a file has one idea, however long it is.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ FUNCTION_LINES_MAX = 70
 LONG_FUNCTIONS_SHARE_MAX = 0.01
 FILE_LINES_ADVISED = 500
 
-# Comments, strings, characters and preprocessor lines: their braces are no code's.
+# Comments, strings, characters and preprocessor lines: their braces do not count.
 BLANKED = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<d>[^(\s]{0,16})\(.*?\)(?P=d)"|"(?:\\.|[^"\\\n])*"'
     r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:\\\n|[^\n])*", re.DOTALL | re.MULTILINE)
@@ -32,12 +32,12 @@ BODY, SCOPE, VALUE = "the body of a function", "a namespace or a type", "what a 
 
 
 def code_of(text):
-    """`text` with what is no code blanked out, each line still where it was."""
+    """Returns `text` with comments, strings and the like blanked. Line numbers do not change."""
     return BLANKED.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
 
 
 def opened_by(declaration):
-    """What the brace behind `declaration`, outside of all functions, opens."""
+    """Returns what the brace after `declaration`, outside of all functions, opens."""
     if ENDS_PARAMETERS.search(declaration) and not STARTS_INITIALISERS.search(declaration):
         return BODY
     if STARTS_INITIALISERS.search(declaration):  # a_(1), b_{2} {
@@ -48,8 +48,8 @@ def opened_by(declaration):
 def functions_of(text):
     """Yields (first line, number of lines, signature) of each function defined in C++ `text`."""
     code = code_of(text)
-    opened = []  # by the braces that are open
-    begin = 0  # of the declaration at hand
+    opened = []  # what each open brace opened
+    begin = 0  # the position of the current declaration
     for token in re.finditer(r"[{};]|\b(?:public|private|protected)\s*:", code):
         free = BODY not in opened and VALUE not in opened
         if token.group() == "{":
@@ -70,7 +70,7 @@ def functions_of(text):
 
 
 def measure(texts):
-    """(functions, those over the limit as (path, line, lines, signature), files over the limit)."""
+    """Returns (functions, those over the limit as (path, line, lines, signature), files over the limit)."""
     functions, long_functions, long_files = 0, [], []
     for path, text in texts.items():
         for line, lines, signature in functions_of(text):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""no_driver.py PROGRAM: checks that a program neither links nor loads a GPU's driver. Prints what it
-finds and exits with 1 if anything.
+"""no_driver.py PROGRAM: checks that a program neither links nor loads a GPU's driver. Prints each
+finding and exits with 1 if there is any.
 
-  1. No library that it needs, or that one of those needs, is of CUDA or NVIDIA.
-  2. Nowhere in its file is the name of the driver, of NVML or of the runtime, or of the call with which
-     each begins: so it has no symbol of theirs, and no name to give to dlopen or dlsym.
+    1. No library that the program needs, directly or indirectly, is of CUDA or NVIDIA.
+    2. The program's file contains neither the name of the driver, of NVML or of the runtime, nor the name of
+       the first call of each. So it has no symbol of them, and no name to give to dlopen or dlsym.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ NAMES = (b"libcuda.so", b"libcudart", b"libnvidia", b"cuInit", b"cuGetProcAddres
 
 
 def violations_of(contents, libraries):
-    """`contents` are the file's bytes, `libraries` what ldd says of it."""
+    """Yields violations. contents: the file's bytes. libraries: the output of ldd."""
     for library in LIBRARY.findall(libraries):
         yield f"it links {library}"
     for name in NAMES:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""no_driver_self_test.py AGENT: feeds no_driver.py each violation, and the program that has them all."""
+"""no_driver_self_test.py AGENT: feeds no_driver.py each violation, and AGENT, a program that has all of them."""
 
 import pathlib
 import sys

@@ -1,10 +1,10 @@
-"""The rooms of training/ and of the trainer: which of them includes which, and that the libraries say the same.
+"""Checks the rooms (folders) of training/ and of the trainer: which room includes which, and that the libraries agree.
 
-  1. Each folder with sources below training/ and tools/trainer is a room and has a row here. A room includes
-     no rooms but those of its row, and the rows stand in the order of the layers: includes go one way.
-  2. Nothing stands in a row that no source includes.
-  3. A room is one library, which links the libraries of the rooms in its row and of no others. Its
-     CMakeLists.txt says first what the room is for.
+    1. Each folder with sources below training/ and tools/trainer is a room and has a row here. A room includes
+       only the rooms of its row. The rows stand in the order of the layers: includes go one way.
+    2. Each room in a row is included by a source.
+    3. A room is one library, which links exactly the libraries of the rooms in its row. Its
+          CMakeLists.txt begins with the purpose of the room.
   4. A room has at most 45 files, and tools/trainer with its flags at most 4700 lines.
   5. Other programs include only the rooms of their row.
 """
@@ -64,7 +64,7 @@ LIBRARY = re.compile(r"geminid_library\((\w+)\s+(.*?)\)", re.DOTALL)
 
 
 def library_of(room):
-    """The name of a room's library: its path in words."""
+    """Returns the name of a room's library: its path in words."""
     return "geminid_" + room.removeprefix("tools/").replace("/", "_")
 
 
@@ -73,7 +73,7 @@ def folder_of(path):
 
 
 def wrong_order(rooms=None):
-    """Yields each room that stands in a row above its own or in its own."""
+    """Yields each room that appears in its own row or in a row above."""
     seen = set()
     for room, row in (rooms or ROOMS).items():
         for other in sorted(row - seen):
@@ -82,7 +82,7 @@ def wrong_order(rooms=None):
 
 
 def wrong_includes(texts):
-    """Yields what the includes of the files in `texts`, by path, and the rows do not have alike."""
+    """Yields each difference between the rows and the includes of the files in `texts`, by path."""
     used = collections.defaultdict(set)
     for path, text in texts.items():
         folder = folder_of(path)
@@ -103,7 +103,7 @@ def wrong_includes(texts):
 
 
 def wrong_libraries(lists):
-    """Yields what is wrong with the libraries in `lists`, the texts of CMakeLists.txt by room."""
+    """Yields each violation in the libraries of `lists`, the texts of CMakeLists.txt by room."""
     names = {library_of(room): room for room in ROOMS}
     for room, row in ROOMS.items():
         text = lists.get(room, "")
@@ -137,6 +137,6 @@ def violations_of(texts, lists):
 
 
 def lists_of(root):
-    """The text of each room's CMakeLists.txt."""
+    """Returns the text of each room's CMakeLists.txt."""
     files = {room: root / room / "CMakeLists.txt" for room in ROOMS}
     return {room: file.read_text() for room, file in files.items() if file.exists()}

@@ -1,4 +1,4 @@
-"""The folders of the project and what the files in them include: what the checks here read."""
+"""Reads the folders of the project and the includes of their files, for the checks in this folder."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def read_sources(root, folders=FOLDERS):
-    """The text of each source file in `folders`, by its path relative to the root."""
+    """Returns the text of each source file in `folders`, by its path relative to the root."""
     return {
         file.relative_to(root).as_posix(): file.read_text()
         for folder in folders for file in sorted((root / folder).rglob("*"))
@@ -18,7 +18,7 @@ def read_sources(root, folders=FOLDERS):
 
 
 def includes_of(texts):
-    """Each (file, included file) of the project. Public headers are included as geminid/x.h and lie
+    """Yields each (file, included file) of the project. Public headers are included as geminid/x.h and lie
     in include/."""
     public = {path[len("include/"):]: path for path in texts if path.startswith("include/")}
     found = []
@@ -31,6 +31,6 @@ def includes_of(texts):
 
 
 def parents_of(path):
-    """"" and then each folder above `path`, outermost first."""
+    """Yields "" and then each folder above `path`, outermost first."""
     parts = pathlib.PurePosixPath(path).parts[:-1]
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]

@@ -20,7 +20,7 @@ def total(last):
         sum += i
     return sum
 """
-# The program that must notice; like GoogleTest it says how many tests it ran.
+# The test program. Like GoogleTest it prints how many tests it ran.
 SUM_TEST = """\
 #!/usr/bin/env python3
 import sys
@@ -98,7 +98,7 @@ class Mutate(unittest.TestCase):
         self.assertIn("toy.off-by-one  noticed", done.stdout)
 
     def test_each_change_is_undone_before_the_next(self):
-        # The harmless one comes after: were the first still there, it would be noticed too.
+        # The harmless change comes second: if the first were still in place, this run would notice it, too.
         done = self.mutate(OFF_BY_ONE + HARMLESS, "--json")
         outcomes = {result["name"]: result["outcome"] for result in json.loads(done.stdout)["results"]}
         self.assertEqual(outcomes, {"toy.off-by-one": "noticed", "toy.harmless": "survived"})

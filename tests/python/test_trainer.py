@@ -22,7 +22,7 @@ DEVICE_MEMORY = "1MiB"  # less than weights and gradients need
 
 @pytest.fixture(autouse=True)
 def environment_as_before():
-    """Restores the environment: arguments with bf16 set a variable, in releases before 5, that makes later trainers use bf16."""
+    """Restores the environment: in releases before 5, arguments with bf16 set a variable that later trainers obey."""
     before = dict(os.environ)
     yield
     os.environ.clear()

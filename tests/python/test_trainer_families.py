@@ -132,7 +132,7 @@ def test_text_that_is_written_on_is_that_of_transformers(name, tmp_path):
     prompt = [7, 3, 200, 45, 9]
     answer = json.loads(train("generate", "--load", tmp_path / "saved", "--prompt-tokens", ",".join(map(str, prompt)),
                               "--tokens", 40, "--dtype", "fp32", "--json"))
-    caches = FAMILIES[name][1].get("sliding_window") != 1  # the cache of transformers for a window of one token holds all tokens
+    caches = FAMILIES[name][1].get("sliding_window") != 1  # for a window of one token, the cache of transformers holds all
     with torch.no_grad():
         written = model.generate(torch.tensor([prompt]), max_new_tokens=40, do_sample=False, use_cache=caches)
     assert answer["tokens"] == written[0, len(prompt):].tolist()
@@ -190,7 +190,7 @@ def random_bits(stream, counter):
 
 
 def masked(tokens, stream):
-    """Masks a sequence like the trainer: it chooses 15 % of the tokens, hides 80 % of them and makes 10 % random."""
+    """Masks a sequence like the trainer: it chooses 15 % of the tokens, hides 80 % of them, makes 10 % random."""
     tokens, labels = list(tokens), [-100] * len(tokens)
     chosen = sorted(range(len(tokens)), key=lambda place: random_bits(stream, 3 * place))[:(15 * len(tokens) + 50) // 100]
     for place in chosen:

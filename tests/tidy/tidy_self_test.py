@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Feeds tools/tidy trees with and without violations. Exit code 77: there is no clang-tidy."""
+"""Feeds tools/tidy trees with and without violations. Exit code 77: clang-tidy is missing."""
 
 import json
 import pathlib
@@ -30,7 +30,7 @@ class Tidy(unittest.TestCase):
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-        # As gcc is called: with warnings clang has no name for, and as errors.
+        # A command line of gcc, with -Werror and warnings that clang does not know.
         commands = [{"directory": str(self.root), "file": str(source),
                      "command": f"c++ -I{self.root} -std=c++20 -Wall -Werror -Wnot-of-clang -c {source}"}
                     for source in sorted(self.root.rglob("*.cc"))]

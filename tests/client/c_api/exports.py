@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""exports.py LIBRARY HEADER...: checks that a library exports the functions that the headers declare, under
-the version GEMINID_1, and nothing else. Prints each violation and exits with 1 if there is any.
+"""exports.py LIBRARY HEADER...: checks that a library exports exactly the functions that the headers declare, under
+the version GEMINID_1. Prints each violation and exits with 1 if there is any.
 """
 
 import pathlib
@@ -13,18 +13,18 @@ DECLARED = re.compile(r"^(?!typedef)\w[\w ]*\**[ *](geminid_\w+)\(", re.MULTILIN
 
 
 def declared(header):
-    """The functions of a header in C."""
+    """Returns the names of the functions that a C header declares."""
     return set(DECLARED.findall(re.sub(r"//[^\n]*", "", header)))
 
 
 def exported(listing):
-    """What `nm -D --defined-only --with-symbol-versions` lists, as (name, version)."""
+    """Returns the (name, version) pairs in a listing of `nm -D --defined-only --with-symbol-versions`."""
     names = (line.split()[-1] for line in listing.splitlines() if line.strip())
     return {tuple((re.split("@+", name) + [""])[:2]) for name in names}
 
 
 def violations(functions, symbols):
-    """Yields what is exported and not declared, or the other way round."""
+    """Yields each function that is exported but not declared, or declared but not exported."""
     names = {name for name, _ in symbols}
     for name in sorted(functions - names):
         yield f"{name} is declared, and not exported"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What exports.py must find."""
+"""Tests the violations that exports.py must find."""
 
 import unittest
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""promtool.py GEMINID PROMTOOL: promtool finds nothing wrong with the page of a daemon, and something with a wrong one."""
+"""promtool.py GEMINID PROMTOOL: promtool finds no problem in a daemon's metrics page, and finds one in a wrong page."""
 
 import http.client
 import os
@@ -29,7 +29,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def lint(page):
-    """What promtool says of it; empty: nothing."""
+    """Returns promtool's complaints about the page; empty: none."""
     done = subprocess.run([PROMTOOL, "check", "metrics"], input=page, capture_output=True, text=True,
                           timeout=60, check=False)
     return (done.stdout + done.stderr).strip() or ("" if done.returncode == 0 else "it failed")

@@ -1,5 +1,5 @@
-"""benchmark_test.py [TOOL FOLDER]: tools/benchmark with benchmarks made up for it: what fails is named, the next one goes
-on, and no source is forgotten. What is tested is named so that a change to it reaches this."""
+"""benchmark_test.py [TOOL FOLDER]: tests tools/benchmark with fake benchmarks. A failure is named, the next benchmark
+runs, and no source is forgotten. The arguments name the tested files, so that a change to them selects this test."""
 
 import json
 import os
@@ -22,7 +22,7 @@ import catalogue  # noqa: E402
 import results  # noqa: E402
 
 HEAD = f"#!{sys.executable}\nimport json, os, signal, sys\n"
-# Writes a report as Google Benchmark does.
+# Writes a report in the form of Google Benchmark.
 REPORT = HEAD + """
 out = next(word.split("=", 1)[1] for word in sys.argv if word.startswith("--benchmark_out="))
 with open(out, "w") as file:
@@ -117,7 +117,7 @@ class Benchmark(unittest.TestCase):
                 run.terminate()
                 run.communicate()
                 self.assertEqual(run.returncode, 143)
-                # The kernel may take a moment to end what was killed.
+                # The kernel may take a moment to end a killed process.
                 self.assertTrue(select.select([process], [], [], PATIENCE_SECONDS)[0], "it lives")
 
     def test_wrong_usage_is_2(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""group_sources_test.py PROGRAM: which sources come together, and which must not."""
+"""group_sources_test.py PROGRAM: tests which sources share a group, and which must not."""
 
 import pathlib
 import subprocess
@@ -16,7 +16,7 @@ class GroupSources(unittest.TestCase):
         self.out = self.folder / "groups"
 
     def group(self, *texts, size=8):
-        """For each group the numbers of its sources."""
+        """Returns the numbers of the sources of each group."""
         paths = []
         for number, text in enumerate(texts):
             paths.append(self.folder / f"{number}.cc")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""native_test.py CMAKE SCRIPT: what kernels are compiled for where the machine's GPUs are asked."""
+"""native_test.py CMAKE SCRIPT: tests the architectures that kernels are compiled for if the script asks the machine's GPUs."""
 
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ class Native(unittest.TestCase):
         return self.configured(nvidia_smi, asked, "OFF")["for"]
 
     def configured(self, nvidia_smi, architectures, cuda):
-        """What the script decides on a machine with this nvidia-smi, or with none, and with a compiler."""
+        """Returns the script's decision on a machine with this nvidia-smi (or none) and this compiler."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             if nvidia_smi is not None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""progress_test.py PROGRAM: what a build says while it runs."""
+"""progress_test.py PROGRAM: tests the messages of a running build."""
 
 import importlib.machinery
 import importlib.util

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""reached_tests_test.py FOLDER: what a change reaches, in a project of two programs and two scripts."""
+"""reached_tests_test.py FOLDER: tests which tests a change reaches, in a project of two programs and two scripts."""
 
 import pathlib
 import shutil
@@ -55,7 +55,7 @@ class Reached(unittest.TestCase):
         return subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True).stdout
 
     def reached(self, *changes):
-        """Programs and numbers of entries that changes of these files reach."""
+        """Returns the programs and the numbers of entries that changes of these files reach."""
         self.run_in_root("ninja", "-C", "build")
         for name in changes:
             self.write(name, "changed")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_suites_test.py CTEST SCRIPT: gives the script programs, and looks at the entries it makes."""
+"""test_suites_test.py CTEST SCRIPT: gives the script programs, and checks the test entries that it makes."""
 
 import pathlib
 import re
@@ -25,7 +25,7 @@ Typed/1.  # TypeParam = float
 
 class TestSuites(unittest.TestCase):
     def entries(self, program, also_at=""):
-        """What ctest would run, by name, and the filters of their commands."""
+        """Returns the entries that ctest would run, by name, with the filters of their commands."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             path = folder / "some_test"

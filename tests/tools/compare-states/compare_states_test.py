@@ -1,4 +1,4 @@
-"""tools/compare-states with a trainer made up for it, which says what losses it is told to say."""
+"""Tests tools/compare-states with a fake trainer that prints the losses that the test chooses."""
 import json
 import os
 import pathlib

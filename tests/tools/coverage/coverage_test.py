@@ -1,4 +1,4 @@
-"""The table of tools/coverage, from summaries as gcovr writes them."""
+"""Tests the table that tools/coverage makes of gcovr's summaries."""
 import json
 import pathlib
 import subprocess

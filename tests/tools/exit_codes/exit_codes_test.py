@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""exit_codes_test.py ROOT BIN: provokes errors in every program and compares what it tells the shell with the table."""
+"""exit_codes_test.py ROOT BIN: provokes errors in every program and compares the exit codes with the table."""
 
 import ctypes.util
 import os
@@ -19,7 +19,7 @@ TOOLS = [name for name in ("geminid-train", "geminictl", "geminid-sim", "geminid
 
 
 def read_table():
-    """The numbers of base/exit_code.h by name."""
+    """Returns the numbers of base/exit_code.h by name."""
     text = (ROOT / "base/exit_code.h").read_text()
     return {name: int(number) for name, number in re.findall(r"(k\w*Exit\w+) = (\d+)", text)}
 
@@ -61,7 +61,7 @@ class Programs(unittest.TestCase):
                 *arguments)
 
     def silent_socket(self):
-        """Somebody who accepts a connection and never answers."""
+        """Makes a socket that accepts a connection and never answers."""
         path = str(self.folder / "silent")
         listener = socket.socket(socket.AF_UNIX)
         self.addCleanup(listener.close)
@@ -116,7 +116,7 @@ class Programs(unittest.TestCase):
 
     def test_files_of_others_are_a_permission(self):
         secret = self.write("secret.json", "{}", mode=0)
-        # Root may read everything, but not without its capabilities.
+        # Root without its capabilities may not read everything.
         prefix = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
         for command in (("geminictl", "trace", "show", secret),
                         ("geminid-sim", "run", "--trace", secret),

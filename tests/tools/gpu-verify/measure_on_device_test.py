@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""measure_on_device_test.py [PROGRAMS]: what tools/gpu-verify/measure-on-device makes of what it measures; with PROGRAMS all
-of it on the driver without a GPU."""
+"""measure_on_device_test.py [PROGRAMS]: tests how tools/gpu-verify/measure-on-device evaluates its measurements. With PROGRAMS
+it also runs the whole tool on the driver without a GPU."""
 
 import importlib.machinery
 import importlib.util
@@ -30,7 +30,7 @@ TRAINING = {"model": "it", "dtype": "bf16", "wrong": [], "runs": [{"exit_code": 
 
 
 class Runs:
-    """In the place of geminid-train: reports, or what fails."""
+    """Replaces geminid-train: returns reports or failures."""
 
     def __init__(self, *reports):
         self.reports = list(reports)
@@ -180,7 +180,7 @@ class Figures(unittest.TestCase):
 
 
 class Kills(unittest.TestCase):
-    """Of daemon and agents, with a GPU that says what it is told to."""
+    """Kills of daemon and agents, with a fake GPU whose answers the test chooses."""
 
     def left(self, *used):
         values = list(used)
@@ -204,7 +204,7 @@ class Kills(unittest.TestCase):
         return script.killed.left_after(types.SimpleNamespace(gpu=gpu), 8 * MIB, "rank" if len(used) == 4 else "agent")
 
     def test_MemoryThatStays_IsCounted(self):
-        self.assertEqual(self.left(1 * MIB, 2 * MIB, 10 * MIB, 2 * MIB), 0)  # back to what the daemon takes
+        self.assertEqual(self.left(1 * MIB, 2 * MIB, 10 * MIB, 2 * MIB), 0)  # back to the memory of the daemon
         self.assertEqual(self.left(1 * MIB, 2 * MIB, 10 * MIB, 5 * MIB), 3 * MIB)
 
     def test_RunWhoseMemoryIsNotSeen_SaysNothingOfItsReturn(self):
@@ -223,7 +223,7 @@ class OnTheDriverWithoutAGpu(unittest.TestCase):
                                    "--tiny", "--seconds", "1200"], capture_output=True, text=True, check=False)
             rows = json.loads((folder / "benchmarks.json").read_text())["figures"]
         self.assertEqual([row["id"] for row in rows], list(ROWS))
-        # PyTorch is not here, or has no GPU.
+        # PyTorch is not installed, or sees no GPU.
         wanted = {name: "not applicable" if name == "B6" else "not judged" for name in ROWS}
         self.assertEqual({row["id"]: row["verdict"] for row in rows}, wanted, done.stdout + done.stderr)
         self.assertEqual(done.returncode, 0)

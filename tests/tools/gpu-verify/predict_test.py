@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""predict_test.py PROGRAMS: tools/gpu-verify/predict finds a prediction that the programs no longer make."""
+"""predict_test.py PROGRAMS: tools/gpu-verify/predict reports a prediction that the programs no longer make."""
 
 import pathlib
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run_on_device_test.py PROGRAMS: tools/gpu-verify/run-on-device as a whole, on the driver without a GPU."""
+"""run_on_device_test.py PROGRAMS: a whole run of tools/gpu-verify/run-on-device, on the driver without a GPU."""
 
 import json
 import os
@@ -14,14 +14,14 @@ import unittest
 PROGRAMS = pathlib.Path(sys.argv[1]).resolve()
 SCRIPTS = pathlib.Path(__file__).resolve().parents[3] / "tools/gpu-verify"
 QUESTIONS = ["G1", "G4", "G7"]
-# The smallest form of each part; and ten times the usual time, for processors that are busy.
+# The shortest form of each part, with ten times the usual time limit for busy CPUs.
 LITTLE = {"GEMINID_DRY_RUN": "1", "GEMINID_RUN_SECONDS": "5300", "GEMINID_TORCH_PYTHON": "/nowhere/python"}
 SCRIPT_FILES = ("run-on-device", "train-on-device", "measure-on-device", "gpu_memory.py", "killed.py", "first_cause.py",
                 "answers.py")
 PARTS = ["the driver's conformance", "the device's conformance", "questions", "kernels", "training", "measures", "other questions"]
 CONTEXT_LINES = 50
 FAILED, NO_TIME = 8, 6
-# A driver that never answers, and a program in it that does not end when it is asked to.
+# A driver that never answers, and in it a program that ignores requests to end.
 STUBBORN = """#!/bin/sh
 if [ "$1" = --list ]; then echo 'G1 is it'; exit; fi
 trap '' TERM
@@ -53,7 +53,7 @@ class RunOnDevice(unittest.TestCase):
         return (self.out / "report.txt").read_text().splitlines()
 
     def parts(self):
-        """The report without the words of what failed."""
+        """Returns the report without the error texts."""
         return [line for line in self.report() if not line.startswith(" ")]
 
     def test_AsInTheTarball_RunsEveryPartAndLeavesWhatEachSaid(self):
@@ -164,7 +164,7 @@ class RunOnDevice(unittest.TestCase):
         program = self.stub(self.folder / "bin/verify", "#!/bin/sh\necho \"$@\"\n")
         environment = {**os.environ, "GEMINID_DRY_RUN": "1", "GEMINID_GPU_VERIFY": str(program), "GEMINID_TORCH_PYTHON": "/nowhere"}
         subprocess.run([str(SCRIPTS / "run-on-device"), str(self.out), "G1"], check=True, capture_output=True, env=environment)
-        self.assertRegex((self.out / "results.txt").read_text(), "--limit 10 ")  # of 15 seconds, less those to end in
+        self.assertRegex((self.out / "results.txt").read_text(), "--limit 10 ")  # 15 seconds minus the time to end
 
     def test_PythonWithTorch_ComesFirst(self):
         programs = self.folder / "bin"
@@ -194,7 +194,7 @@ class RunOnDevice(unittest.TestCase):
                               env=environment)
 
     def stub_programs(self, said, kernels):
-        """Programs of all parts up to the kernels; each says that it was called."""
+        """Makes programs of all parts up to the kernels. Each prints that it was called."""
         programs = self.folder / "bin"
         for name in ("geminid-driver-conformance", "geminid_device_test"):
             self.stub(programs / name, f"#!/bin/sh\necho {name} >>{said}\n")
@@ -219,7 +219,7 @@ class RunOnDevice(unittest.TestCase):
 
     def test_CallAfterOneThatWasKilled_RunsWhatHadNotEnded(self):
         said = self.folder / "said"
-        # Between the script and its part is timeout.
+        # The program timeout runs between the script and its part.
         programs = self.stub_programs(said, "kill -9 $(ps -o ppid= -p $PPID)")
         self.assertEqual(self.call_with_programs(programs).returncode, -9)
         said.unlink()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch_on_device_test.py: the list of tools/gpu-verify/torch-on-device, without torch; and what scripts share."""
+"""torch_on_device_test.py: tests the list of tools/gpu-verify/torch-on-device without torch, and code that scripts share."""
 
 import argparse
 import importlib.machinery

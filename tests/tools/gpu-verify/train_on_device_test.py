@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""train_on_device_test.py: what tools/gpu-verify/train-on-device makes of runs."""
+"""train_on_device_test.py: tests how tools/gpu-verify/train-on-device evaluates runs."""
 
 import copy
 import importlib.machinery

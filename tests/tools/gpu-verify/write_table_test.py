@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""write_table_test.py: the page of results is what a run on a GPU said, and nothing else gets into it."""
+"""write_table_test.py: the page of results contains exactly the results of a run on a GPU."""
 
 import json
 import pathlib
@@ -88,7 +88,7 @@ class WriteTable(unittest.TestCase):
                       "1 of 2 kernels agree", "training over placements passes"):
             self.assertIn(words, self.page())
         self.assertEqual(self.run_script("--check").returncode, 0)
-        self.assertEqual(self.write().returncode, 0)  # once more, over the first
+        self.assertEqual(self.write().returncode, 0)  # once more, replacing the first
         self.assertEqual(self.run_script("--check").returncode, 0)
 
     def test_ProductsOfAGpu_GetIntoTheirRows(self):

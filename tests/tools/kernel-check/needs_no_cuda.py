@@ -1,5 +1,5 @@
-"""needs_no_cuda.py PROGRAM...: fails where a program needs a library of CUDA or of its driver to
-start, or carries the CUDA runtime in itself."""
+"""needs_no_cuda.py PROGRAM...: fails if a program needs a library of CUDA or of its driver to
+start, or contains the CUDA runtime."""
 import re
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""needs_no_cuda.py finds what it is for."""
+"""needs_no_cuda.py finds each violation."""
 import pathlib
 import sys
 import unittest

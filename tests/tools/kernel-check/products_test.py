@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""products_test.py PROGRAMS: geminid-kernel-check's timed products, on the driver without a GPU."""
+"""products_test.py PROGRAMS: tests geminid-kernel-check's timed products on the driver without a GPU."""
 
 import json
 import os

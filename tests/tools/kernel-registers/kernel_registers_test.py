@@ -1,4 +1,4 @@
-"""tools/kernel-registers on reports made up for it, one of which spills."""
+"""Tests tools/kernel-registers on fake reports. One of them has register spills."""
 import json
 import pathlib
 import subprocess
@@ -66,7 +66,7 @@ class KernelRegisters(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
 
     def table_of(self, report, *more, version="13.0.1", table=None):
-        """The tool's end, and the table after it."""
+        """Returns the tool's exit and the table that it wrote."""
         with tempfile.TemporaryDirectory() as name:
             build = pathlib.Path(name)
             (build / "kernels/images").mkdir(parents=True)

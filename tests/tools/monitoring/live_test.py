@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""live_test.py ROOT BIN PROMETHEUS: each query of deploy/monitoring returns data of a real Prometheus that scrapes a real
-daemon, under jobs that run, wait and are refused; but for alerts that need what the test does not have."""
+"""live_test.py ROOT BIN PROMETHEUS: each query of deploy/monitoring returns data from a real Prometheus that scrapes a real
+daemon, under jobs that run, wait and are refused. Alerts that need more than this test provides are left out."""
 
 import importlib.machinery
 import importlib.util
@@ -21,7 +21,7 @@ import urllib.request
 ROOT, BIN, PROMETHEUS = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 PATIENCE_SECONDS = 120
 
-# Of six sessions a tenant may have three: the second job waits for memory, the third is refused.
+# A tenant may have three of six sessions: the second job waits for memory, the third is refused.
 CONFIG = """config_version: 1
 host_memory: "256MiB"
 device_memory: "24MiB"
@@ -46,7 +46,7 @@ def free_port():
 
 
 def filled_in(query):
-    """As Grafana sends it for all nodes and jobs."""
+    """Returns the query that Grafana sends for all nodes and jobs."""
     for name, value in (("$__rate_interval", "1m"), ("$instance", ".*"), ("$job_name", ".*")):
         query = query.replace(name, value)
     return query
@@ -111,15 +111,15 @@ class Live(unittest.TestCase):
             with urllib.request.urlopen(url, timeout=30) as response:
                 return json.load(response)["data"]["result"]
         except OSError:
-            return []  # it is not up yet
+            return []  # Prometheus does not answer yet
 
     def test_each_query_returns_data(self):
         self.socket = str(self.folder / "g.sock")
         metrics_port = free_port()
         self.start_daemon(metrics_port)
         self.train("first", "--ranks", "2", "--device-memory", "8MiB", "--progress", "lines")
-        self.await_words(self.folder / "1.log", "step 1/")  # both of its ranks are in
-        self.train("second", "--device-memory", "20MiB")  # waits for the first
+        self.await_words(self.folder / "1.log", "step 1/")  # both ranks are admitted
+        self.train("second", "--device-memory", "20MiB")  # waits for the first job
         prometheus = self.start_prometheus(metrics_port)
         source = tomllib.loads((ROOT / "deploy/monitoring/source.toml").read_text())
         source["alert"] = [alert for alert in source["alert"] if "needs" not in alert]
@@ -128,7 +128,7 @@ class Live(unittest.TestCase):
         without = dict(queries)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while without and time.monotonic() < deadline:
-            if "GeminidRefuses" in without:  # more sessions than it may have
+            if "GeminidRefuses" in without:  # asks for more sessions than the tenant may have
                 self.train("third", "--ranks", "2", "--queue-timeout", "0")
                 self.processes.pop().wait(PATIENCE_SECONDS)
             without = {name: query for name, query in without.items()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""made_test.py ROOT PROMTOOL: what tools/monitoring makes is current, whole, and right for promtool, if that is there."""
+"""made_test.py ROOT PROMTOOL: the files of tools/monitoring are current and complete. promtool, if present, accepts them."""
 
 import importlib.machinery
 import importlib.util
@@ -15,7 +15,7 @@ import unittest
 ROOT, PROMTOOL = pathlib.Path(sys.argv[1]), sys.argv[2]
 
 needs_promtool = unittest.skipUnless(pathlib.Path(PROMTOOL).is_file(), "there is no promtool")
-# Prometheus' own, and what it makes of ours.
+# Names of Prometheus itself, and names that it derives from ours.
 OTHERS = {"up", "le", "alertname", "alertstate"}
 
 
@@ -32,7 +32,7 @@ SOURCE = tomllib.loads((ROOT / M.SOURCE).read_text())
 
 
 def unknown_metrics(source, catalogue):
-    """Names in queries that no metric has, nor any record."""
+    """Returns names in queries that are neither a metric nor a recording rule."""
     known = set(re.findall(r'"((?:geminid|process)_\w+)"', catalogue))
     known |= {name + part for name in known for part in ("_bucket", "_sum", "_count")}
     known |= {record["name"] for record in source["record"]}

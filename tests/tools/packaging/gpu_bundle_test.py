@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gpu_bundle_test.py SOURCE: what tools/gpu-bundle does with wheels, and what it refuses."""
+"""gpu_bundle_test.py SOURCE: tests what tools/gpu-bundle makes of wheels, and what it refuses."""
 
 import contextlib
 import importlib.machinery

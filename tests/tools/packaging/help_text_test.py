@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a program says under --help is read whole, in the forms that our programs have."""
+"""The parser reads a program's --help completely, in every form that our programs use."""
 
 import pathlib
 import sys

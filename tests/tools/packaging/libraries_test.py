@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""libraries_test.py ROOT: what ldd and dpkg say is read as they mean it, and the bill has all of it."""
+"""libraries_test.py ROOT: the output of ldd and dpkg is read correctly, and the bill of materials is complete."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What the package's scripts tell systemd, on a root of their own: maintainer_scripts_test.py SOURCE_FOLDER"""
+"""maintainer_scripts_test.py SOURCE_FOLDER: tests the package scripts' calls to systemd, in a separate root folder."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""manuals_test.py ROOT BIN MANUALS: each flag of each program is in its manual page and is completed; the page is good troff."""
+"""manuals_test.py ROOT BIN MANUALS: each program's manual page and completion have its flags; the page is valid troff."""
 
 import gzip
 import pathlib
@@ -21,7 +21,7 @@ def page_of(program):
 
 
 def completed(program, words):
-    """What bash would complete the last word to."""
+    """Returns bash's completions of the last word."""
     script = (f'source "$1"; COMP_WORDS=({" ".join(repr(word) for word in words)}); '
               f'COMP_CWORD={len(words) - 1}; _{program.replace("-", "_")}; printf "%s\\n" "${{COMPREPLY[@]}}"')
     done = subprocess.run(["bash", "--norc", "-c", script, "bash", str(MANUALS / "bash" / program)],

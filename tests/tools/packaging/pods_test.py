@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pods_test.py ROOT: each rule for pods finds its violation, and nothing else."""
+"""pods_test.py ROOT: each rule for pods finds its violation, and no other."""
 
 import copy
 import pathlib
@@ -36,7 +36,7 @@ def good():
 
 
 def put(pod, path, value):
-    """A copy of the pod with that value at the path; None: nothing there."""
+    """Returns a copy of the pod with that value at the path. None: the path is removed."""
     pod = copy.deepcopy(pod)
     at = pod
     for key in path[:-1]:

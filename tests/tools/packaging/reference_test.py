@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Headers and helps become the references; a page that is not what it should be is found."""
+"""The reference pages are made of headers and --help texts. A page that is not current is reported."""
 
 import importlib.machinery
 import importlib.util

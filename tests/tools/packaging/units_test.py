@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""units_test.py ROOT: the units are good, expose little, and say what the daemon relies on; scripts are good shell."""
+"""units_test.py ROOT: the units are valid, expose little, and set what the daemon relies on. The scripts are valid shell."""
 
 import os
 import pathlib
@@ -10,13 +10,13 @@ import sys
 import tempfile
 import unittest
 
-# What other programs say is read, and a locale that is not installed makes some of them say so.
+# The test reads messages of other programs. A locale that is not installed would add warnings.
 os.environ["LC_ALL"] = "C.UTF-8"
 ROOT = pathlib.Path(sys.argv[1])
 SYSTEM = ROOT / "deploy/systemd/geminid.service"
 SOCKETS = [ROOT / "deploy/systemd" / name for name in ("geminid.socket", "geminid-attach.socket")]
 USER = ROOT / "deploy/systemd/user/geminid.service"
-# 2.5 of 10; systemd-analyze counts in tenths.
+# An exposure of 2.5 of 10. systemd-analyze counts in tenths.
 MOST_EXPOSURE = 25
 
 needs_systemd = unittest.skipUnless(shutil.which("systemd-analyze"), "there is no systemd-analyze")
@@ -27,7 +27,7 @@ def run(*command, **options):
 
 
 def complaints(text, sockets=()):
-    """What systemd says of units of the system, in a root that has the program."""
+    """Returns systemd's complaints about system units, in a root folder that has the program."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for program in ("usr/bin/geminid", "bin/kill"):
@@ -67,7 +67,7 @@ class Units(unittest.TestCase):
         self.assertNotEqual(complaints(SYSTEM.read_text(), wrong), "")
 
     def test_sockets_are_where_the_service_looks(self):
-        """And have the names that the daemon asks for."""
+        """The sockets also have the names that the daemon asks for."""
         names = (ROOT / "daemon/holder/systemd_store.h").read_text()
         for path, kind, end in ((SOCKETS[0], "ListenStream", ""),
                                 (SOCKETS[1], "ListenSequentialPacket", ".attach")):

@@ -1,7 +1,7 @@
 """paths_test.py GEMINICTL GEMINID_SIM GEMINID GEMINID_TRAIN
 
-Gives every flag that takes a path what a person might: no signal, no abort and no uncaught
-exception ends a program, none hangs, none takes much memory, and each that fails says why.
+Gives every flag that takes a path the paths that a person might type. No program may end by a signal, an abort
+or an uncaught exception, hang, or take much memory. Each failure must print its reason.
 """
 
 import os
@@ -15,12 +15,12 @@ import threading
 import time
 
 PATIENCE_SECONDS = 60
-MOST_RESIDENT_KIB = 600 << 10  # far below the gigabyte of zeros, above a sanitizer's own
-TEXT_KIB = 1 << 20             # a text is read into memory before it is looked at
+MOST_RESIDENT_KIB = 600 << 10  # far below the gigabyte of zeros, above a sanitizer's own memory
+TEXT_KIB = 1 << 20             # a text is read into memory before it is checked
 ABORTED = ("terminate called", "Assertion", "Traceback", "AddressSanitizer", "runtime error")
 NOBODY = 65534
 
-# The exit code for each kind of path, of a program that ...
+# The exit code for each kind of path, of a program that reads, writes and so on.
 READS = {"folder": 2, "empty": 2, "zeros": 2, "endless": 2, "fifo": 2, "deep": 2, "missing": 4,
          "no/such": 4, "unreadable": 5}
 WRITES = {"folder": 2, "empty": 0, "zeros": 0, "deep": 0, "missing": 0, "no/such": 4}
@@ -42,7 +42,7 @@ PLAN = ["plan", "--hardware", "h200"]
 RUN = ["run", "--random", "chain:1"]
 TRAIN = ["--model", "gpt2-tiny", "--steps", "1"]
 
-# Program, arguments with PATH where the path goes, how the file's name ends, and exit codes.
+# (program, arguments with PATH in place of the path, the file's extension, exit codes).
 FLAGS = [
     ("geminictl", PLAN + ["--config", "PATH"], ".json", {**READS, "folder": 4}),
     ("geminictl", PLAN + ["--trace", "PATH"], ".pb", READS),
@@ -73,7 +73,7 @@ FLAGS = [
 
 
 def make_paths(folder, extension):
-    """Paths by kind."""
+    """Makes the paths and returns them by kind."""
     def at(name):
         return os.path.join(folder, name + extension)
 
@@ -100,7 +100,7 @@ def drain(pipe, into):
 
 
 def run(program, arguments, folder, user):
-    """Exit status (negative: signal; None: it hung), what it said, and its most resident KiB."""
+    """Returns the exit status (negative: signal; None: it hung), the output, and the peak resident KiB."""
     child = subprocess.Popen([program] + arguments, cwd=folder, stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                              user=user, env=dict(os.environ, TMPDIR=folder))
@@ -136,12 +136,12 @@ def problem_with(status, said, resident, most_resident, expected):
 
 
 def judge(program, arguments, kind, expected, folder):
-    """What is wrong with the program's answer, or None."""
-    as_nobody = kind == "unreadable" and os.geteuid() == 0  # nothing is unreadable to root
+    """Returns the problem with the program's answer, or None."""
+    as_nobody = kind == "unreadable" and os.geteuid() == 0  # root may read everything
     try:
         status, said, resident = run(program, arguments, folder, NOBODY if as_nobody else None)
     except PermissionError:
-        return None  # the program lies where others may not look
+        return None  # other users cannot reach the program's folder
     is_text = "--text" in arguments and arguments[arguments.index("--text") + 1].endswith("zeros")
     most_resident = MOST_RESIDENT_KIB + (TEXT_KIB if is_text else 0)
     problem = problem_with(status, said, resident, most_resident, expected)
@@ -151,7 +151,7 @@ def judge(program, arguments, kind, expected, folder):
 def main():
     programs = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1:]}
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.umask(0o022)  # what is made here is for nobody, too
+    os.umask(0o022)  # the user nobody reads the files made here, too
     folder = tempfile.mkdtemp(prefix="paths.")
     os.chmod(folder, 0o755)
     failures = 0

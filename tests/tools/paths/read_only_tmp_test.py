@@ -1,8 +1,8 @@
 """read_only_tmp_test.py GEMINID_TRAIN
 
-Trains where /tmp cannot be written to, in a mount namespace of its own: without another folder the
-answer names what was tried and what to do; with one, training goes as always. Ends with 77 where no
-such namespace can be had.
+Trains with a read-only /tmp, in a separate mount namespace. Without another folder the error names the
+tried folders and the fix. With another folder training works as usual. Exit code 77: this system
+allows no such namespace.
 """
 
 import os
@@ -17,7 +17,7 @@ READ_ONLY = "mount --bind /tmp /tmp && mount -o remount,ro,bind /tmp && exec \"$
 
 
 def in_namespace(command, environment):
-    """What the command says where /tmp is read-only, and its exit status."""
+    """Runs the command with a read-only /tmp. Returns its output and exit status."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     ran = subprocess.run(["unshare", *user, "--mount", "sh", "-c", READ_ONLY, "sh", *command],
                          env=environment, stdin=subprocess.DEVNULL, capture_output=True,

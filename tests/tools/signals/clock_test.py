@@ -1,7 +1,7 @@
 """clock_test.py PROGRAMS STEPPING_CLOCK
 
-Runs launcher, hosts, ranks, daemon and engine with a wall clock that steps an hour forth and an hour
-back with every reading, and with one that stays an hour behind or ahead (stepping_clock.cc).
+Runs launcher, hosts, ranks, daemon and engine with a wall clock that jumps an hour forward or back at
+every reading, and with a clock that stays an hour behind or ahead (stepping_clock.cc).
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import runs
 
 
 def numbers_of(value):
-    """Every number in a report."""
+    """Returns every number in a report."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -27,13 +27,13 @@ def numbers_of(value):
 
 
 HOUR = 3600
-# Where gRPC waits for its timers. A clock that is behind what the kernel goes by ends such waits at once.
+# Threads in which gRPC waits for its timers. If the clock is behind the kernel's clock, such waits end at once.
 WAITING_THREADS = ("grpc_global_tim", "timer_manager", "nexting_thread")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def seconds_of_threads(pids):
-    """Processor time of all threads of the processes, and of those that wait for gRPC's timers."""
+    """Returns the CPU time of all threads of the processes, and of the threads that wait for gRPC's timers."""
     everything = waiting = 0
     for pid in pids:
         for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
@@ -60,7 +60,7 @@ class LastingSteps(runs.Runs):
             file.write(seconds.to_bytes(8, "little", signed=True))
 
     def await_steps(self, process, count):
-        """Waits until the run has trained so many more steps."""
+        """Waits until the run has trained `count` more steps."""
         def lines():
             return self.log.read_bytes().count(b"\n") if self.log.exists() else 0
 
@@ -75,7 +75,7 @@ class LastingSteps(runs.Runs):
         pids = [process.pid, *runs.descendants_of(process.pid), *others]
         everything, waiting = seconds_of_threads(pids)
         self.assertLess(waiting, everything / 10, "gRPC's timers do not rest")
-        self.set_clock(-HOUR)  # and it ends with that
+        self.set_clock(-HOUR)  # the run ends with this clock
         process.terminate()
         self.assertEqual(self.code_of(process), 128 + signal.SIGTERM, self.said)
 
@@ -94,7 +94,7 @@ class LastingSteps(runs.Runs):
         shell.write_text('#!/bin/sh\nshift\nexec sh -c "$1"\n')
         shell.chmod(0o755)
         hosts = self.folder / "hosts"
-        # Two names of this machine, where it has an address.
+        # Two names of this machine, if it has an address.
         addresses = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=True)
         names = [socket.gethostname(), *addresses.stdout.split()[:1]]
         hosts.write_text("".join(f"{name} slots={2 // len(names)}\n" for name in names))

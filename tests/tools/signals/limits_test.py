@@ -1,6 +1,6 @@
 """limits_test.py PROGRAMS STEPPING_CLOCK FEW_THREADS
 
-Runs geminid-train where there is little: descriptors, threads, and what a batch system leaves in the environment.
+Runs geminid-train with few descriptors, few threads, and the environment variables of batch systems.
 """
 
 import resource

@@ -1,4 +1,4 @@
-"""Runs of geminid-train for the tests here: small ones, in a folder of their own."""
+"""Small runs of geminid-train for the tests in this folder. Each run has a new folder."""
 
 import json
 import os
@@ -20,13 +20,13 @@ FOREVER = "1000000"
 
 
 def usual_signals():
-    """In the child: whoever runs tests in the background ignores some."""
+    """Call it in the child: resets signals, because a shell that runs tests in the background ignores some."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
 
 
 def descendants_of(pid):
-    """The processes that it started, and those that they started."""
+    """Returns the process's children and all of their descendants."""
     found = []
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -45,7 +45,7 @@ class Runs(unittest.TestCase):
         self.report = self.folder / "report.json"
         self.environment = {name: value for name, value in os.environ.items()
                             if not name.startswith(LAUNCHERS)}
-        # Few threads: the machine is shared with other tests.
+        # Few threads, because other tests share the machine.
         self.usual = ["--text", self.text, "--model", "gpt2-tiny", "--warmup-steps", "0",
                       "--threads", "1", "--host-memory", "256MiB", "--device-memory", "64MiB"]
 
@@ -76,7 +76,7 @@ class Runs(unittest.TestCase):
             time.sleep(0.02)
 
     def await_word(self, process, word):
-        """Reads its standard error until a line has the word."""
+        """Reads the process's standard error until a line has the word."""
         for line in process.stderr:
             if word in line.decode():
                 return

@@ -1,7 +1,7 @@
 """signals_test.py PROGRAMS STEPPING_CLOCK
 
-Sends geminid-train every signal that asks for an end, in every phase of a run, and looks at how soon
-it ends, with which code, and at what it saves.
+Sends geminid-train every signal that requests an end, in every phase of a run. Checks how soon
+the run ends, its exit code, and what it saves.
 """
 
 import os
@@ -14,7 +14,7 @@ import runs
 WISHES = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 EVERY = WISHES + WARNINGS
-MANY = "65536"  # micro-batches, for which nobody waits
+MANY = "65536"  # so many micro-batches that no test waits for the end of a step
 
 
 class Signals(runs.Runs):
@@ -25,7 +25,7 @@ class Signals(runs.Runs):
         return {line.split(b"\0")[0].decode(): int(child) for child, line in lines.items()}
 
     def test_while_it_starts_there_is_nothing_to_save(self):
-        daemon = self.folder / "daemon"  # that never becomes ready
+        daemon = self.folder / "daemon"  # a fake daemon that never becomes ready
         daemon.write_text(f"#!/bin/sh\ntouch {self.folder}/asked\nexec sleep 60\n")
         daemon.chmod(daemon.stat().st_mode | stat.S_IXUSR)
         for number in EVERY:
@@ -36,7 +36,7 @@ class Signals(runs.Runs):
             process.send_signal(number)
             self.assertEqual(self.code_of(process), 128 + number, self.said)
             self.assertIn(f"{number.name} before there was anything to save", self.said)
-            os.killpg(process.pid, signal.SIGKILL)  # the daemon that was none
+            os.killpg(process.pid, signal.SIGKILL)  # the fake daemon
             asked.unlink()
 
     def test_between_micro_batches_the_step_is_given_up(self):
@@ -48,7 +48,7 @@ class Signals(runs.Runs):
             self.assertEqual(self.code_of(process), 128 + number, self.said)
             self.assertIn(f"stopped at step 0 of {runs.FOREVER} by {number.name}", self.said)
             self.assertEqual(self.read_report()["ended_by"], number.name)
-            self.assertEqual(self.saved(), [])  # as there is no step
+            self.assertEqual(self.saved(), [])  # no step was made
 
     def test_in_the_middle_of_a_validation_the_run_saves_and_ends(self):
         for number in EVERY:
@@ -56,7 +56,7 @@ class Signals(runs.Runs):
             process = self.start("--steps", runs.FOREVER, "--validation", "0.4", "--validation-every",
                                  "1", "--validation-batches", MANY, "--save", save, "--report",
                                  self.report, "--save-every", "1")
-            # The checkpoint that is due does not wait for the validation, which does not end.
+            # The due checkpoint is written before the validation, which does not end.
             self.await_that(self.saved, process, "checkpoint")
             process.send_signal(number)
             self.assertEqual(self.code_of(process), 128 + number, self.said)
@@ -91,7 +91,7 @@ class Signals(runs.Runs):
         self.assertEqual(self.code_of(process), 128 + signal.SIGUSR2, self.said)
         self.assertEqual(len(self.saved()), 1)
 
-    # As Slurm at the limit of a job's time, and systemd with KillMode=control-group.
+    # Slurm does so at a job's time limit, and systemd with KillMode=control-group.
     def test_to_every_process_of_the_job_the_run_still_saves(self):
         for number in (signal.SIGTERM, signal.SIGUSR1):
             for ranks in ("1", "2"):
@@ -100,7 +100,7 @@ class Signals(runs.Runs):
                                      "--restarts", "1")
                 self.await_word(process, "step 1/")
                 job = [process.pid, *runs.descendants_of(process.pid)]
-                self.assertGreater(len(job), 3)  # a daemon, what keeps its memory, and ranks
+                self.assertGreater(len(job), 3)  # the daemon, geminid-holder and the ranks
                 for member in job:
                     os.kill(member, number)
                 self.assertEqual(self.code_of(process), 128 + number, self.said)

@@ -1,6 +1,6 @@
 """streams_test.py PROGRAMS STEPPING_CLOCK
 
-Takes the other ends of the programs' standard streams away.
+Closes the other ends of the programs' standard streams.
 """
 
 import os
@@ -23,7 +23,7 @@ class Streams(runs.Runs):
             self.assertEqual(self.code_of(process), 128 + signal.SIGINT)
             self.assertTrue(self.saved())
 
-    # A pager that has read enough for now.
+    # Such a reader is a pager that waits for a key.
     def test_a_reader_that_sleeps_stops_neither_the_run_nor_its_end(self):
         for ranks in ("1", "2"):
             save = self.save = self.folder / ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_command_test.py SCRIPT: what tools/test builds and hands to ctest, with everything it calls replaced."""
+"""test_command_test.py SCRIPT: tests what tools/test builds and passes to ctest, with fakes for all programs that it calls."""
 
 import os
 import pathlib
@@ -43,7 +43,7 @@ class TestCommand(unittest.TestCase):
         path.chmod(0o755)
 
     def run_test(self, *arguments, **environment):
-        """The lines that it printed; the status is in self.status."""
+        """Returns the printed lines; self.status has the exit status."""
         path = f"{self.root / 'bin'}:{os.environ['PATH']}"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GEMINID_")}
         done = subprocess.run([self.root / "tools" / "test", *arguments], capture_output=True, text=True,

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """configuration.py ROOT BIN: docs/configuration.md must name exactly the keys of config.proto, with valid examples.
 
-    1. The rows of its tables are the fields of the messages. A row says "yes" if a reload changes the field.
-    2. The flags and variables of its rows are those of the daemon.
-    3. geminid --check-config accepts each of its examples.
+  1. The rows of its tables are the fields of the messages. A row says "yes" if a reload changes the field.
+  2. The flags and variables of its rows are those of the daemon.
+  3. geminid --check-config accepts each of its examples.
 """
 
 import pathlib

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """documents.py ROOT BIN: checks that names in README.md and docs/ exist. Prints each violation; exits with 1 if any.
 
-    1. Every relative link leads to an existing file or folder, and its anchor to a heading there.
-    2. Every path in code that begins with a folder of the tree exists. Braces and stars are expanded.
-    3. A flag shown with one of our programs is in the --help of that program and subcommand. A flag
-       shown alone is in the --help of one of our programs.
+  1. Every relative link leads to an existing file or folder, and its anchor to a heading there.
+  2. Every path in code that begins with a folder of the tree exists. Braces and stars are expanded.
+  3. A flag shown with one of our programs is in the --help of that program and subcommand. A flag
+     shown alone is in the --help of one of our programs.
 """
 
 import itertools

@@ -3,8 +3,8 @@
 
   1. Each section of docs/benchmarks.md that has a table, and each line that begins "Taken by", has a command in code, a
      date, a processor and a commit. In a table with a column "taken by" each row has a command, a date and a commit.
-    2. The NAME of a command `tools/benchmark NAME` is known to tools/benchmark.
-    3. A page names tools/benchmark as the source of each table that tools/benchmark --tables prints.
+  2. The NAME of a command `tools/benchmark NAME` is known to tools/benchmark.
+  3. A page names tools/benchmark as the source of each table that tools/benchmark --tables prints.
 """
 
 import pathlib

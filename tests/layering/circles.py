@@ -9,9 +9,9 @@ OWN_FILES = "its own files"
 def circles_of(includes):
     """Yields a message for each group of folders that include each other in a circle.
 
-        Within each folder, each direct subfolder with all of its contents is one node. The folder's own files
-        together are one more node. So a folder's own files stand above its subfolders or below
-        them, never both.
+    Within each folder, each direct subfolder with all of its contents is one node. The folder's own files
+    together are one more node. So a folder's own files stand above its subfolders or below
+    them, never both.
     """
     within = collections.defaultdict(lambda: collections.defaultdict(dict))
     for file, included in includes:

@@ -2,23 +2,23 @@
 """layering.py ROOT: checks which folder may include which. Prints each violation and exits with 1 if any.
 
 The rules are those of docs/architecture.md:
-    1. include has the public headers. It includes no other folder; collectives, client and tools include it.
+  1. include has the public headers. It includes no other folder; collectives, client and tools include it.
      base <- proto <- kernels <- collectives <- client <- training <- tools;  proto <- daemon <- tools.
-          base <- gpu (the driver's tables) <- kernels, collectives, client, training and tools. In the daemon
-          only its agent includes gpu: the daemon loads no driver.
-    2. daemon/core and daemon/planner are pure: each includes only the standard library, Abseil,
-       base, proto/shm and itself.
-       The rooms (subfolders) of a folder have an order (ROOMS): a file includes its own room and earlier ones.
-    3. Only gpu includes CUDA headers. Public headers include no header of gRPC, Protocol Buffers, Boost or CUDA,
-       and of the project only each other.
-    4. tools/trainer is a program: only its own files include it. training/ includes of the daemon only the
-       planner. training_rooms.py has the rules for the rooms of both.
-    5. No folders include each other in a circle, at any depth, tests/ included (circles.py).
-    6. tests/ mirrors the tree: each folder of tests is a folder of the tree. A test named after a file
-       lies no higher than that file. In kernels the tests of a room lie together.
-    7. The wall clock is only for timestamps, in the files named here. Measured times and
-       waits use base::MonotonicNow, base::Deadline or the steady clock. Timed waits of Abseil's
-          Mutex and CondVar and of pthreads use the wall clock, so they count as uses, too.
+     base <- gpu (the driver's tables) <- kernels, collectives, client, training and tools. In the daemon
+     only its agent includes gpu: the daemon loads no driver.
+  2. daemon/core and daemon/planner are pure: each includes only the standard library, Abseil,
+     base, proto/shm and itself.
+     The rooms (subfolders) of a folder have an order (ROOMS): a file includes its own room and earlier ones.
+  3. Only gpu includes CUDA headers. Public headers include no header of gRPC, Protocol Buffers, Boost or CUDA,
+     and of the project only each other.
+  4. tools/trainer is a program: only its own files include it. training/ includes of the daemon only the
+     planner. training_rooms.py has the rules for the rooms of both.
+  5. No folders include each other in a circle, at any depth, tests/ included (circles.py).
+  6. tests/ mirrors the tree: each folder of tests is a folder of the tree. A test named after a file
+     lies no higher than that file. In kernels the tests of a room lie together.
+  7. The wall clock is only for timestamps, in the files named here. Measured times and
+     waits use base::MonotonicNow, base::Deadline or the steady clock. Timed waits of Abseil's
+     Mutex and CondVar and of pthreads use the wall clock, so they count as uses, too.
 """
 
 import collections
@@ -63,7 +63,7 @@ SYSTEM_IN_BASE = {"base/clock.h", "base/deadline.h", "base/files.h", "base/job_s
                   "base/machine_memory.h", "base/mapping.h", "base/memfd.h",
                   "base/process_limits.h", "base/standard_streams.h",
                   "base/start_thread.h", "base/system_error.h", "base/unique_fd.h"}
-# The only users of training among tools.
+# The only files that may include tools/trainer.
 USERS_OF_TRAINER = ("tools/trainer/",)
 FOREIGN_IN_TRAINING = re.compile(r"^(grpc|.*\.grpc\.pb\.h$|daemon/(?!planner/))")
 # Folders of tests that test the whole tree, or its build, instead of one folder.

@@ -2,9 +2,9 @@
 """no_driver.py PROGRAM: checks that a program neither links nor loads a GPU's driver. Prints each
 finding and exits with 1 if there is any.
 
-    1. No library that the program needs, directly or indirectly, is of CUDA or NVIDIA.
-    2. The program's file contains neither the name of the driver, of NVML or of the runtime, nor the name of
-       the first call of each. So it has no symbol of them, and no name to give to dlopen or dlsym.
+  1. No library that the program needs, directly or indirectly, is of CUDA or NVIDIA.
+  2. The program's file contains neither the name of the driver, of NVML or of the runtime, nor the name of
+     the first call of each. So it has no symbol of them, and no name to give to dlopen or dlsym.
 """
 
 import pathlib

@@ -1,10 +1,10 @@
 """Checks the rooms (folders) of training/ and of the trainer: which room includes which, and that the libraries agree.
 
-    1. Each folder with sources below training/ and tools/trainer is a room and has a row here. A room includes
-       only the rooms of its row. The rows stand in the order of the layers: includes go one way.
-    2. Each room in a row is included by a source.
-    3. A room is one library, which links exactly the libraries of the rooms in its row. Its
-          CMakeLists.txt begins with the purpose of the room.
+  1. Each folder with sources below training/ and tools/trainer is a room and has a row here. A room includes
+     only the rooms of its row. The rows stand in the order of the layers: includes go one way.
+  2. Each room in a row is included by a source.
+  3. A room is one library, which links exactly the libraries of the rooms in its row. Its
+     CMakeLists.txt begins with the purpose of the room.
   4. A room has at most 45 files, and tools/trainer with its flags at most 4700 lines.
   5. Other programs include only the rooms of their row.
 """

@@ -126,7 +126,7 @@ def progress(batches: Iterable[T], model: torch.nn.Module, *, total: int | None 
 
     total: the number of batches. None: ``len(batches)`` if defined.
     unit: "samples" (the first size of a batch's first tensor) or "tokens" (the elements of "input_ids" or of the first
-            tensor). Any other unit needs ``count``.
+        tensor). Any other unit needs ``count``.
     count: returns the number of units of a batch.
     file: None: sys.stderr.
 

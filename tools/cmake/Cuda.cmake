@@ -1,12 +1,12 @@
-# The CUDA compiler, if it is wanted and there; sets GEMINID_HAS_CUDA. Only the kernels need it:
-# what launches them is plain C++, and the driver is found when a program runs. So nothing links
+# Finds the CUDA compiler if it is wanted and installed; sets GEMINID_HAS_CUDA. Only the kernels need it:
+# plain C++ launches them, and programs load the driver at run time. So nothing links
 # libcuda or the CUDA runtime, and one binary starts with and without a GPU.
 set(GEMINID_CUDA "AUTO" CACHE STRING
     "CUDA kernels: AUTO (if nvcc is found), NATIVE (if this machine has a GPU, too), ON or OFF")
 set_property(CACHE GEMINID_CUDA PROPERTY STRINGS AUTO NATIVE ON OFF)
 # Turing, Ampere (data centre, desktop), Ada, Hopper, Blackwell. Newer devices compile the PTX of the
-# last one when a program first uses them. The presets with tests build for one alone: machine code
-# for all six takes five times as long.
+# last one when a program first uses them. The presets with tests build for one architecture: machine
+# code for all six takes five times as long to compile.
 set(GEMINID_CUDA_ARCHITECTURES "75;80;86;89;90;100" CACHE STRING
     "Compute capabilities that kernels are compiled for, ascending, the last one's PTX too; or native")
 set(GEMINID_HAS_CUDA OFF)
@@ -18,7 +18,7 @@ if(GEMINID_CUDA_ARCHITECTURES STREQUAL "native" OR GEMINID_CUDA STREQUAL "NATIVE
   list(SORT gpus_here COMPARE NATURAL)
   list(REMOVE_DUPLICATES gpus_here)
 endif()
-# Those of this machine. Where there is no GPU, the oldest: any GPU can compile its PTX.
+# "native": the architectures of this machine's GPUs. Without a GPU the oldest: any GPU can compile its PTX.
 if(GEMINID_CUDA_ARCHITECTURES STREQUAL "native")
   set(GEMINID_CUDA_ARCHITECTURES 75)
   if(gpus_here)
@@ -53,7 +53,7 @@ endif()
 
 set(GEMINID_KERNEL_COMPILER ${CMAKE_CURRENT_LIST_DIR}/compile-kernels)
 
-# The flags that name the architectures to nvcc.
+# Sets RESULT to nvcc's flags for the architectures.
 function(geminid_nvcc_architectures result)
   set(flags "")
   foreach(architecture ${GEMINID_CUDA_ARCHITECTURES})
@@ -64,8 +64,8 @@ function(geminid_nvcc_architectures result)
   set(${result} ${flags} PARENT_SCOPE)
 endfunction()
 
-# geminid_compile_cuda_as_cxx(SOURCES... [DEFINITIONS...]): how the C++ compiler sees *_cuda.cu files
-# in this folder: all but the kernels' machine code. kernels/runtime/cuda/kernel.cuh says more.
+# geminid_compile_cuda_as_cxx(SOURCES... [DEFINITIONS...]): lets the C++ compiler compile *_cuda.cu files
+# of this folder without the kernels' machine code. kernels/runtime/cuda/kernel.cuh says more.
 function(geminid_compile_cuda_as_cxx)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEFINITIONS" ${ARGN})
   foreach(source ${ARG_SOURCES})
@@ -77,10 +77,10 @@ function(geminid_compile_cuda_as_cxx)
   endforeach()
 endfunction()
 
-# geminid_kernel_images(RESULT SOURCES...): compiles every file to a fat binary, with a report of the
-# registers of its kernels beside it, and sets RESULT to a source file that holds them all.
-# Arithmetic is the host's: every operation rounded by IEEE-754, multiply-adds fused only where they
-# are written so, subnormals kept.
+# geminid_kernel_images(RESULT SOURCES...): compiles every file to a fat binary, writes a report of its
+# kernels' registers beside it, and sets RESULT to a source file that embeds all fat binaries.
+# Arithmetic equals the host's: every operation is rounded by IEEE-754, multiply-adds are fused only where
+# the source says so, and subnormals are kept.
 function(geminid_kernel_images result)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/images)
@@ -111,7 +111,7 @@ function(geminid_kernel_images result)
       string(APPEND rows "    {\"${name}\", geminid_image_${name}},\n")
     endforeach()
   endif()
-  # What is left of a source that is no more would be taken for one of these.
+  # Outputs of a deleted source would count as outputs of these.
   file(GLOB stale ${folder}/*.fatbin ${folder}/*.ptxas)
   if(stale)
     list(REMOVE_ITEM stale ${images} ${reports} "")

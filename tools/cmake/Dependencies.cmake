@@ -1,6 +1,6 @@
 # Every dependency is a Debian 12 package; tools/install-packages installs them.
 
-# The library's. Newer releases of Protocol Buffers bring a package file, Debian 12's do not.
+# Dependencies of the library. Newer releases of Protocol Buffers install a package file, Debian 12's do not.
 find_package(Threads REQUIRED)
 find_package(Protobuf CONFIG QUIET)
 if(NOT Protobuf_FOUND)
@@ -13,17 +13,17 @@ find_package(nlohmann_json CONFIG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 
-# Without it threads read and write state on disk.
+# Without liburing threads read and write state on disk.
 pkg_check_modules(URING QUIET IMPORTED_TARGET liburing>=2.2)
 
-# oneDNN: its package file looks for OpenCL headers that Debian does not ship beside it.
+# oneDNN: its package file needs OpenCL headers that Debian does not ship with it.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 add_library(geminid_dnnl INTERFACE)
 target_include_directories(geminid_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(geminid_dnnl INTERFACE ${DNNL_LIBRARY})
 
-# The daemon's.
+# Dependencies of the daemon.
 set(missing "")
 if(GEMINID_BUILD_DAEMON)
   find_package(prometheus-cpp CONFIG QUIET)
@@ -45,7 +45,7 @@ if(GEMINID_BUILD_DAEMON)
 endif()
 geminid_part(DAEMON ${missing})
 
-# The tools' beyond those.
+# Further dependencies of the tools.
 set(missing "")
 if(GEMINID_BUILD_TOOLS)
   find_package(OpenSSL QUIET)
@@ -62,14 +62,14 @@ if(GEMINID_BUILD_TOOLS)
 endif()
 geminid_part(TOOLS ${missing})
 
-# The tests' beyond those.
+# Further dependencies of the tests.
 set(missing "")
 if(GEMINID_BUILD_TESTS)
   find_package(GTest CONFIG QUIET)
   if(NOT GTest_FOUND)
     list(APPEND missing "GoogleTest (libgtest-dev, libgmock-dev)")
   endif()
-  # A solver of linear programs that checks the planner's bound; it comes without a package file.
+  # A solver of linear programs that checks the planner's bound. It has no package file.
   find_path(GLPK_INCLUDE_DIR glpk.h)
   find_library(GLPK_LIBRARY glpk)
   if(NOT GLPK_INCLUDE_DIR OR NOT GLPK_LIBRARY)
@@ -88,7 +88,7 @@ if(GEMINID_HAS_TESTS)
   include(GoogleTest)
 endif()
 
-# The benchmarks' beyond those.
+# Further dependencies of the benchmarks.
 set(missing "")
 if(GEMINID_BUILD_BENCHMARKS)
   find_package(benchmark CONFIG QUIET)

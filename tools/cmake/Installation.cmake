@@ -1,6 +1,6 @@
-# What `cmake --install` puts where. Components: daemon, tools, client (the library at run time),
-# dev (headers, CMake package, pkg-config), and by name alone verification: what holds a GPU, its
-# driver and this project's speed to what the others expect.
+# Rules of `cmake --install`. Components: daemon, tools, client (the library at run time), dev (headers,
+# CMake package, pkg-config). The component verification is installed only by name. It has the programs
+# that check a GPU, its driver and this project's speed against the expectations of the others.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -9,7 +9,7 @@ install(TARGETS geminid_library EXPORT geminid
   LIBRARY COMPONENT client NAMELINK_COMPONENT dev
   ARCHIVE COMPONENT dev
   FILE_SET HEADERS COMPONENT dev)
-# Its headers are among those of the library above.
+# The headers of geminid_c are installed with those of the library above.
 install(TARGETS geminid_c EXPORT geminid LIBRARY COMPONENT client NAMELINK_COMPONENT dev)
 if(GEMINID_HAS_DAEMON)
   install(TARGETS geminid geminid-agent geminid-holder RUNTIME COMPONENT daemon)
@@ -17,7 +17,7 @@ endif()
 if(GEMINID_HAS_TOOLS)
   install(TARGETS geminictl geminid-train geminid-sim geminid-gpu-verify RUNTIME COMPONENT tools)
 endif()
-# Debian has the licence's text, and packages name it there.
+# Debian ships the licence's text, and packages refer to it.
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT client)
 endif()
@@ -33,13 +33,13 @@ if(GEMINID_HAS_TESTS AND GEMINID_HAS_BENCHMARKS AND GEMINID_HAS_CUDA)
   install(FILES ${gpu_verify}/gpu_memory.py ${gpu_verify}/killed.py ${gpu_verify}/torch_items.py
                 ${PROJECT_SOURCE_DIR}/docs/gpu-predictions.json
     DESTINATION gpu-verify COMPONENT verification EXCLUDE_FROM_ALL)
-  # For torch-on-device: the package, whose library and daemon are those beside, and the steps of its tests.
+  # For torch-on-device: the package (its library and daemon are those beside it), and the steps of its tests.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/geminid DESTINATION gpu-verify/torch
     COMPONENT verification EXCLUDE_FROM_ALL PATTERN __pycache__ EXCLUDE)
   install(FILES ${PROJECT_SOURCE_DIR}/tests/python/models.py ${PROJECT_SOURCE_DIR}/tests/python/steps.py
                 ${PROJECT_SOURCE_DIR}/tests/python/twins.py ${PROJECT_SOURCE_DIR}/tests/python/differences.py
     DESTINATION gpu-verify/torch COMPONENT verification EXCLUDE_FROM_ALL)
-  # The text that its models train on.
+  # The text that the models of verification train on.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION gpu-verify/text
     COMPONENT verification EXCLUDE_FROM_ALL FILES_MATCHING PATTERN *.md PATTERN pictures EXCLUDE)
 endif()
@@ -57,7 +57,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/geminidConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/geminidConfigVersion.cmake
   DESTINATION ${package_folder} COMPONENT dev)
 
-# Its folders are relative to the file, so that the prefix can be moved.
+# Folders in the .pc file are relative to the file, so that the prefix can be moved.
 set(pkgconfig_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH prefix_from_pkgconfig
   ${CMAKE_INSTALL_PREFIX}/${pkgconfig_folder} ${CMAKE_INSTALL_PREFIX})
@@ -69,13 +69,13 @@ else()
   if(URING_FOUND)
     string(APPEND pkgconfig_private " liburing")
   endif()
-  set(pkgconfig_libs_private "-ldnnl")  # it comes without a .pc file
+  set(pkgconfig_libs_private "-ldnnl")  # oneDNN has no .pc file
 endif()
 configure_file(${templates}/geminid.pc.in geminid.pc @ONLY)
 configure_file(${templates}/geminid_c.pc.in geminid_c.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/geminid.pc ${CMAKE_CURRENT_BINARY_DIR}/geminid_c.pc DESTINATION ${pkgconfig_folder} COMPONENT dev)
 
-# All that tools/tarball takes, and what it tries that with.
+# Everything that tools/tarball packs, and the programs that test it.
 if(TARGET geminid-driver-conformance AND TARGET geminid_manuals)
   add_custom_target(geminid_portable)
   add_dependencies(geminid_portable geminid_library geminid-holder geminid_manuals ${verification}

@@ -1,6 +1,6 @@
-# What is built. A part that is AUTO is on where its packages are found; one that is ON stops the
-# configuration where they are not. As part of another project only the library and the daemon,
-# which it starts, are on by themselves.
+# Options for the parts to build. AUTO: the part is on if its packages are found. ON: missing packages stop
+# the configuration. As part of another project only the library, and the daemon that it starts, are on by
+# default.
 if(PROJECT_IS_TOP_LEVEL)
   set(geminid_default AUTO)
 else()
@@ -27,7 +27,7 @@ if(NOT DEFINED BUILD_SHARED_LIBS)
   set(BUILD_SHARED_LIBS ON)
 endif()
 
-# geminid_part(PART [MISSING...]): sets GEMINID_HAS_<PART>, given what it lacks.
+# geminid_part(PART [MISSING...]): sets GEMINID_HAS_<PART>. MISSING: the dependencies that were not found.
 function(geminid_part part)
   string(JOIN ", " missing ${ARGN})
   set(has ON)

@@ -1,11 +1,11 @@
-# Debian packages, made by cpack: geminid (the daemon), geminid-tools, libgeminid0.1, libgeminid-dev.
+# cpack makes the Debian packages geminid (the daemon), geminid-tools, libgeminid0.1 and libgeminid-dev.
 # tools/package builds, checks and tests them.
 set(GEMINID_MAINTAINER "The Geminid Authors <geminid@localhost>" CACHE STRING
   "Whom the packages name: a name and an address")
 set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(debian ${PROJECT_SOURCE_DIR}/deploy/debian)
 
-# Everything that is in every package: who may copy it, and what has changed.
+# The files in every package: the copyright and the changelog.
 set(daemon_package geminid)
 set(tools_package geminid-tools)
 set(client_package libgeminid${abi})

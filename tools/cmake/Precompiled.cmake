@@ -1,6 +1,6 @@
-# Headers of others, never our own, precompiled once per layer: parsing them was most of the time
-# that a build took. A source file still includes all that it uses; the preset asan precompiles
-# nothing and so finds what is missing.
+# Precompiles headers of other projects, never our own, once per layer: parsing them took most of the build
+# time. A source file still includes all headers that it uses. The preset asan precompiles
+# nothing, and so finds missing includes.
 set(geminid_standard_headers
   <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstddef> <cstdint> <cstring>
   <deque> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream>
@@ -18,8 +18,8 @@ if(GEMINID_HAS_IMMINTRIN_H)
 endif()
 set(geminid_test_headers <gmock/gmock.h> <gtest/gtest.h>)
 
-# geminid_precompile(NAME HEADERS... LIBS... [OPTIONS...] [PROGRAMS]): headers for targets that name
-# them after PRECOMPILED. Those of programs differ from those of libraries by -fPIE.
+# geminid_precompile(NAME HEADERS... LIBS... [OPTIONS...] [PROGRAMS]): makes headers for targets with
+# PRECOMPILED NAME. Headers of programs differ from those of libraries by -fPIE.
 function(geminid_precompile name)
   cmake_parse_arguments(ARG "PROGRAMS" "" "HEADERS;LIBS;OPTIONS" ${ARGN})
   if(NOT GEMINID_PRECOMPILED_HEADERS)
@@ -45,7 +45,7 @@ endfunction()
 
 geminid_precompile(base HEADERS ${geminid_standard_headers} ${geminid_absl_headers}
   LIBS absl::status absl::statusor absl::strings absl::str_format absl::time)
-# The intrinsics are what Highway includes; its own headers cannot be compiled ahead.
+# Highway includes the intrinsics. Its own headers cannot be precompiled.
 geminid_precompile(kernels HEADERS ${geminid_standard_headers} ${geminid_intrinsics_header}
   OPTIONS ${GEMINID_KERNEL_OPTIONS})
 geminid_precompile(grpc

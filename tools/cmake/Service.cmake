@@ -1,4 +1,4 @@
-# What is installed beside the programs: units, the configuration, manual pages and completions.
+# Installs the files beside the programs: units, the configuration, manual pages and completions.
 if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set(configuration_folder /etc/geminid)
 else()
@@ -9,7 +9,7 @@ if(GEMINID_HAS_DAEMON)
   set(deploy ${PROJECT_SOURCE_DIR}/deploy)
   install(FILES ${deploy}/debian/geminid.textproto DESTINATION ${configuration_folder}
     COMPONENT daemon)
-  # The units in the sources are those of packages, whose prefix is /usr.
+  # The units in the sources are for packages, whose prefix is /usr.
   foreach(kind system user)
     set(unit ${deploy}/systemd/geminid.service)
     if(kind STREQUAL user)
@@ -31,7 +31,7 @@ if(GEMINID_HAS_DAEMON)
     DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/geminid/examples COMPONENT daemon)
 endif()
 
-# Made from each program's own --help.
+# Manual pages and completions are made from each program's --help.
 find_package(Python3 COMPONENTS Interpreter)
 if(GEMINID_HAS_TOOLS AND Python3_FOUND)
   set(manuals ${CMAKE_CURRENT_BINARY_DIR}/manuals)

@@ -1,13 +1,13 @@
-# What a source costs to compile is mostly the headers that it reads. Sources that are compiled together
-# pay that once; a change to one of them compiles all of its group.
+# Reading headers takes most of the time to compile a source. Grouped sources read them once. A change to one
+# source compiles its whole group.
 set(GEMINID_GROUP_LIBRARIES 0 CACHE STRING
     "How many sources of a library are compiled together at most; 0: each alone")
 set(GEMINID_GROUP_TESTS 0 CACHE STRING
     "How many sources of a test program are compiled together at most; 0: each alone")
 set(GEMINID_GROUP_SOURCES ${CMAKE_CURRENT_LIST_DIR}/group-sources)
 
-# geminid_group(RESULT NAME SIZE SOURCES...): what is compiled in place of these sources. Which come
-# together is decided anew whenever CMake runs. What is generated, or has options of its own, stays
+# geminid_group(RESULT NAME SIZE SOURCES...): sets RESULT to the files to compile instead of these sources. The
+# groups are decided again whenever CMake runs. Generated sources, and sources with options of their own, stay
 # alone.
 function(geminid_group result name size)
   set(grouped "")
@@ -27,7 +27,7 @@ function(geminid_group result name size)
     set(${result} ${ARGN} PARENT_SCOPE)
     return()
   endif()
-  # What was decided is kept, and the question that it answers, until a source is newer.
+  # The decision and its input are stored until a source is newer.
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}_groups)
   set(asked "${size};${grouped}")
   set(known "")
@@ -49,8 +49,8 @@ function(geminid_group result name size)
     file(WRITE ${folder}/decided "${grouped}")
     file(WRITE ${folder}/asked "${asked}")
   endif()
-  # GCC takes what is included for a header, where a class that all see should have nothing of an
-  # anonymous namespace. Each of these is included once.
+  # GCC treats an included file as a header. It warns there if a class with external linkage uses an anonymous
+  # namespace. Each of these files is included only once, so the warning does not apply.
   set(files ${grouped})
   list(FILTER files INCLUDE REGEX "/group_[0-9]+[.]cc$")
   foreach(file ${files})
@@ -70,7 +70,7 @@ function(geminid_library name)
     set(ARG_PRECOMPILED base)
   endif()
   set(sources ${ARG_SOURCES})
-  # Highway compiles a source several times over, and says how in macros.
+  # Highway compiles a source several times, controlled by macros.
   if(NOT ARG_PRECOMPILED STREQUAL "kernels")
     geminid_group(sources ${name} ${GEMINID_GROUP_LIBRARIES} ${ARG_SOURCES})
   endif()
@@ -80,7 +80,7 @@ function(geminid_library name)
   geminid_use_precompiled(${name} ${ARG_PRECOMPILED})
 endfunction()
 
-# geminid_header_library(NAME LIBS...): the same for headers alone.
+# geminid_header_library(NAME LIBS...): the same for a library of headers only.
 function(geminid_header_library name)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   add_library(${name} INTERFACE)
@@ -88,8 +88,8 @@ function(geminid_header_library name)
   target_link_libraries(${name} INTERFACE ${ARG_LIBS})
 endfunction()
 
-# Tests spend their time in the libraries, which are optimised as ever, or in the programs that they
-# start. With -O1 the compiler warns falsely of uninitialised variables.
+# Tests spend their time in the libraries, which are fully optimised, or in programs that they start. With
+# -O1 the compiler gives false warnings about uninitialised variables.
 set(GEMINID_TEST_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O1;-Wno-maybe-uninitialized>")
 set(GEMINID_PROCESS_TEST_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O0>")
 
@@ -97,15 +97,16 @@ set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
 
 # geminid_test(NAME SOURCES... LIBS... [LABELS...] [TIMEOUT seconds] [COST seconds] [PROCESSORS n]
 # [SERIAL] [NUMERIC] [PROCESSES] [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE.
-# Time limit and cost are a suite's. The limit ends what hangs, and is far above what a suite takes on
-# a machine that is slow or busy: ten times what it takes on two processors with nothing else to do.
-# Where ctest knows no times yet, it begins with what costs most,
-# so that nothing long is left for the end; what takes less than 15 seconds need not say so. With
-# more than one processor, fewer others run beside what holds the code to its limits of time.
+# TIMEOUT and COST are per suite. TIMEOUT ends a hanging suite. It is far above the time on a slow or busy
+# machine: ten times the time on two idle CPUs.
+# Without recorded times ctest starts the suites with the highest COST, so that no long suite runs alone
+# at the end. A suite of less than 15 seconds needs no COST. With more than one of PROCESSORS, ctest runs
+# fewer other entries beside a suite that checks time limits.
 # NUMERIC is for suites whose numbers depend on the instruction sets: each has a second entry that runs
-# at the lowest level, PROGRAM.SUITE@sse2, and a failure says at which level it was.
-# PROCESSES is for programs that start others, or compute little: they are not optimised, which halves the
-# time that they take to compile. In others the linker would take their slow copies of templates.
+# at the lowest level, PROGRAM.SUITE@sse2, and a failure names its level.
+# PROCESSES is for programs that start others, or compute little: they are not optimised, which halves
+# their compile time. Other programs must be optimised, because the linker could choose their slow copies of
+# templates.
 function(geminid_test name)
   cmake_parse_arguments(ARG "SERIAL;NUMERIC;PROCESSES" "COST;PROCESSORS;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS"
                         ${ARGN})

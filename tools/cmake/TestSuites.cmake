@@ -1,6 +1,6 @@
-# Included by ctest, before it runs anything: one entry for each suite of a GoogleTest program. A
-# process for each test would cost more than most tests do. All parameters and types of a suite are
-# one entry. With ALSO_AT LEVEL before the properties there is a second one for each suite, named
+# ctest includes this file before it runs tests. It makes one entry for each suite of a GoogleTest program: a
+# process for each test would cost more than most tests. All parameters and types of a suite are
+# one entry. With ALSO_AT LEVEL before the properties each suite has a second entry, named
 # PROGRAM.SUITE@LEVEL, which runs with GEMINID_MAX_ISA=LEVEL.
 function(geminid_add_suites program)
   cmake_parse_arguments(ARG "" "ALSO_AT" "" ${ARGN})

@@ -1,5 +1,5 @@
-# Language, warnings, sanitizers, and the linker and compiler cache where the machine has them. All
-# of it holds for this project's folders only, also where another project includes it.
+# Sets language, warnings, sanitizers, and the linker and compiler cache if the machine has them. The settings
+# hold only for this project's folders, also if another project includes it.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -12,7 +12,7 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
   endif()
 endif()
-# Every program lands in one folder, so that they find each other without being installed.
+# All programs are in one folder, so that they find each other without an installation.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
 add_compile_options(
@@ -23,12 +23,12 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_compile_options(-Wthread-safety)
 endif()
-# Everywhere, because targets may share a precompiled header only if they agree on it.
+# For all targets, because targets with different options cannot share a precompiled header.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-pthread>)
-# Bit-identical numbers need one meaning for every floating-point expression.
+# Bit-identical results need one meaning for every floating-point expression.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
-# Vectorised loops are compiled once for each instruction set. Sets that this processor lacks can be left out.
+# Vectorised loops are compiled once for each instruction set. "native" leaves out sets that this CPU lacks.
 if(GEMINID_KERNEL_TARGETS STREQUAL "native")
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -x c++ -dM -E /dev/null
                   OUTPUT_VARIABLE native_macros ERROR_QUIET RESULT_VARIABLE ignored)
@@ -39,7 +39,7 @@ endif()
 
 find_program(GEMINID_CCACHE ccache)
 if(PROJECT_IS_TOP_LEVEL AND GEMINID_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without this sloppiness it does not cache what uses a precompiled header.
+  # Without this sloppiness ccache does not cache sources that use a precompiled header.
   set(geminid_sloppiness pch_defines,time_macros,include_file_mtime,include_file_ctime)
   # Paths below the sources are made relative, so that checkouts share what they compile.
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=${geminid_sloppiness}
@@ -57,7 +57,7 @@ if(GEMINID_SANITIZER STREQUAL "address")
 elseif(GEMINID_SANITIZER STREQUAL "thread")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread;-fno-omit-frame-pointer>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # The sanitizer does not model fences; the ones we have order stores against a crash, not a race.
+    # The sanitizer does not model fences. Our fences order stores for a crash, not for another thread.
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
   endif()
   add_link_options(-fsanitize=thread)

@@ -23,7 +23,7 @@ struct DeviceDescription {
   DeviceKind kind;
   int32_t numa_node;  // kNoNumaNode: the device has none
   uint32_t reserved;
-  uint64_t capacity_bytes;     // most that all its arenas may take together
+  uint64_t capacity_bytes;     // the most that all its arenas may take together
   uint64_t granularity_bytes;  // sizes of arenas are multiples of it
   Uuid uuid;
   char name[kDeviceNameBytes];  // zero-terminated, for people

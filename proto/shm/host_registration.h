@@ -15,7 +15,7 @@ namespace geminid::shm {
 struct HostRegistration {
   uint64_t bytes = 0;
   uint64_t registered_bytes = 0;
-  uint64_t refused_bytes = 0;  // by the driver
+  uint64_t refused_bytes = 0;  // refused by the driver
   uint64_t pieces = 0;         // parts that are registered one by one
   uint64_t registered_pieces = 0;
   uint64_t refused_pieces = 0;

@@ -7,11 +7,11 @@
 
 namespace geminid::shm {
 
-// Extents on a device begin at multiples of this size. Such a piece is called a slot.
+// Extents on a device begin at multiples of this size. A slot is memory of this size.
 inline constexpr uint64_t kSlotBytes = 4096;
 // Bits of a slot's number, in the words of a chunk.
 inline constexpr int kSlotBits = 32;
-// 16 TiB, which is as far as slot numbers reach. An arena uses no more of a larger device.
+// 16 TiB, the limit of slot numbers. An arena uses no more of a larger device.
 inline constexpr uint64_t kMaxArenaBytes = kSlotBytes << kSlotBits;
 inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 40;
 // Most chunks of one session.

@@ -17,7 +17,7 @@ namespace geminid::zero {
 struct ActivationShape {
   // The size of each item that a micro-batch's forward pass pushes, in order; none is 0.
   std::vector<uint64_t> item_bytes{};
-  // Places in the arena, each as large as the largest item; at least 2. One per item: none leaves.
+  // Places in the arena, each as large as the largest item; at least 2. One per item: no eviction.
   uint32_t places = 3;
   // The stream that the trainer's work on items is queued on; none: it is complete at each call.
   std::optional<StreamHandle> stream = std::nullopt;
@@ -37,17 +37,17 @@ class GEMINID_EXPORT ActivationStack {
   // Begins a micro-batch: the stack is empty, whatever the last one left in it. Waits for copies in
   // progress.
   virtual absl::Status Begin() = 0;
-  // The next item's place, uninitialised, at an arena address aligned to 4096. Waits until the item
-  // in the place has left. FAILED_PRECONDITION if Written was not called for that item, or there is
-  // no further item.
+  // The next item's place, uninitialised, at an arena address aligned to 4096. Waits until the
+  // earlier item in that place is evicted. FAILED_PRECONDITION if Written was not called for that
+  // earlier item, or there is no further item.
   virtual absl::StatusOr<std::byte*> Push() = 0;
-  // The work queued on the stream so far completes the item. It may leave from now on: nothing may
-  // touch it until Top returns it.
+  // The work queued on the stream so far completes the item. It may be evicted from now on: nothing
+  // may touch it until Top returns it.
   virtual absl::Status Written(uint32_t item) = 0;
   // The place, with its bytes, of the newest item that is not popped. Waits for the bytes.
   virtual absl::StatusOr<std::byte*> Top() = 0;
-  // The work queued on the stream so far is the last that needs the top item. Then an item that
-  // waits for its place begins to come back.
+  // The work queued on the stream so far is the last that needs the top item. Then the prefetch of
+  // an item that waits for its place begins.
   virtual absl::Status Pop() = 0;
 };
 

@@ -1,4 +1,4 @@
-// The one call that gives a rank its communicator.
+// Connects a rank to the other ranks of its job.
 //
 //   auto info = collectives::FromEnvironment();
 //   auto comm = collectives::Connect(*info);
@@ -18,7 +18,7 @@ namespace geminid::collectives {
 
 enum class BackendChoice {
   // One rank: no peers. All ranks on one host: shm. Several hosts: shm within a host and TCP
-  // between hosts, if ranks are numbered host by host and some host has several; else TCP.
+  // between hosts, if ranks are numbered host by host and a host has several ranks; else TCP.
   kAuto,
   kShm,
   kTcp,

@@ -1,4 +1,4 @@
-// A hold on a chunk's device copy: while the lease lives, the copy stays where it is.
+// A hold on a chunk's device copy: the copy cannot be evicted while the lease exists.
 #ifndef GEMINID_LEASE_H_
 #define GEMINID_LEASE_H_
 

@@ -12,15 +12,15 @@ namespace geminid {
 
 struct TraceChunk {
   ChunkId chunk = kNoChunk;
-  uint64_t device_bytes = 0;    // that it occupies in the arena
-  uint64_t transfer_bytes = 0;  // that one load moves from host to device on this rank
-  uint64_t gradient_bytes = 0;  // that go from device to host on this rank after the last use
+  uint64_t device_bytes = 0;    // bytes that it occupies in the arena
+  uint64_t transfer_bytes = 0;  // bytes that one load moves from host to device on this rank
+  uint64_t gradient_bytes = 0;  // bytes that this rank writes back after the last use
   bool frozen = false;          // the optimizer never changes it
 };
 
 struct TraceUse {
   uint32_t index = 0;        // into Trace::chunks
-  bool invalidates = false;  // after this moment the device copy is a gradient, and leaves
+  bool invalidates = false;  // after this moment the device copy is a gradient
 };
 
 struct TraceMoment {

@@ -1,4 +1,4 @@
-// Which rank of which job this process is, according to its launcher.
+// Finds this process's rank and job in its launcher's environment variables.
 #ifndef GEMINID_RANK_INFO_H_
 #define GEMINID_RANK_INFO_H_
 
@@ -14,7 +14,7 @@ namespace geminid::collectives {
 struct GEMINID_EXPORT RankInfo {
   int rank = 0;
   int world_size = 1;
-  int local_rank = 0;            // among this host's ranks; also the number of its GPU
+  int local_rank = 0;            // number among this host's ranks, and of the GPU
   int local_world_size = 0;      // 0: the launcher did not say
   std::string master_address{};  // of rank 0's host; empty: the launcher did not say
   uint16_t master_port = 29500;

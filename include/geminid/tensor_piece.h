@@ -1,5 +1,5 @@
-// Which elements of the whole model's tensors one part of the model has, for optimizers that need
-// sums over whole tensors (geminid/zero.h, Options::model).
+// Names the elements of the whole model's tensors that one part of the model has, for optimizers
+// that need sums over whole tensors (geminid/zero.h, Options::model).
 #ifndef GEMINID_TENSOR_PIECE_H_
 #define GEMINID_TENSOR_PIECE_H_
 

@@ -1,8 +1,8 @@
-"""What tools/benchmark can run: the programs and scripts of tools/bench, the examples of client/examples and other
+"""The entries of tools/benchmark: the programs and scripts of tools/bench, the examples of client/examples and other
 measurements that the pages quote.
 
-A source joins by itself if it is a Google Benchmark program named *_bench.cc or an example: it then runs with no
-arguments, and its times are its figures. Whatever else it is must be in ENTRIES, or unlisted() returns it.
+A Google Benchmark program named *_bench.cc, or an example, becomes an entry by itself. It runs with no arguments, and its
+times are its figures. Any other source must be in ENTRIES, or unlisted() returns it.
 """
 
 import dataclasses
@@ -20,9 +20,9 @@ NUMBER = r"[-+]?[0-9.]+"
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """`usual` and `smallest` are lists of command lines, of which each is run. In them {bin} is the folder of the
-    programs, {root} that of the sources, and {text} a file of text. `figures`: pairs of a pattern of rows and the names
-    of the figures that each of these rows must have. `pattern`: of the rows of TEXT, with groups named as figures."""
+    """A benchmark. `usual` and `smallest` are lists of command lines to run. In them {bin} is the folder of the programs,
+    {root} that of the sources, and {text} a text file. `figures`: pairs of a pattern of rows and the names of the figures
+    that each of these rows must have. `pattern`: of the rows of TEXT output, with groups named as figures."""
 
     name: str
     output: str
@@ -31,7 +31,7 @@ class Entry:
     targets: tuple
     figures: tuple
     pattern: str = ""
-    by_default: bool = True  # where no names are given
+    by_default: bool = True  # runs if no names are given
     needs_gpu: bool = False
     needs_namespaces: bool = False
 
@@ -48,14 +48,14 @@ def example(name):
 
 
 def script(name, output, usual, smallest, targets, figures, **more):
-    """A script of tools/bench; `usual` and `smallest` are lists of its arguments."""
+    """Returns the entry of a script of tools/bench. `usual` and `smallest` are lists of its arguments."""
     command = ("{root}/tools/bench/" + name, "{bin}")
     return Entry(name, output, tuple((*command, *arguments) for arguments in usual),
                  tuple((*command, *arguments) for arguments in smallest), targets, figures, **more)
 
 
 TRAINER = ("geminid", "geminid-train")
-# Columns that are compared with each other take turns.
+# Measurements that are compared with each other take turns.
 IN_TURN = ("--benchmark_enable_random_interleaving=true", "--benchmark_repetitions=9", "--benchmark_min_time=0.2",
            "--benchmark_report_aggregates_only=true")
 
@@ -65,7 +65,7 @@ ENTRIES = [
     google("addresses_bench", targets=("geminid",)),
     google("operators_bench", (".*", ("use_us", "finish_us", "add_gradient_us")), targets=("geminid",)),
     google("tensor_names_bench", (".*", ("per_tensor",))),
-    google("engine_bench", usual=IN_TURN, by_default=False),  # takes 10 GiB
+    google("engine_bench", usual=IN_TURN, by_default=False),  # needs 10 GiB
     google("training_bench",
            ("BM_.*", ("limited_tokens_per_second", "unlimited_tokens_per_second", "same_work_tokens_per_second",
                       "over_unlimited", "over_same_work", "stall_share", "host_bytes_per_parameter",
@@ -132,7 +132,7 @@ ENTRIES = [
 
 
 def sources(root=ROOT):
-    """By name, each program and script of tools/bench, and each example."""
+    """Returns each program and script of tools/bench, and each example, by name."""
     found = {}
     for path in sorted((root / "tools/bench").iterdir()):
         if path.suffix == ".cc" and PROGRAM.search(path.read_text()):
@@ -145,7 +145,7 @@ def sources(root=ROOT):
 
 
 def entries(root=ROOT):
-    """By name."""
+    """Returns the entries by name."""
     found = {entry.name: entry for entry in ENTRIES}
     for name, path in sources(root).items():
         if path.parent.name == "examples":
@@ -156,13 +156,13 @@ def entries(root=ROOT):
 
 
 def unlisted(root=ROOT):
-    """The sources that nothing would run."""
+    """Returns the sources that no entry runs."""
     return [path.relative_to(root).as_posix() for name, path in sources(root).items()
             if name not in entries(root) and name not in NOT_RUN]
 
 
 def read(entry, text):
-    """The rows of what one of an entry's commands printed."""
+    """Returns the rows in the output of one of an entry's commands."""
     if entry.output == GOOGLE:
         return results.google_rows(text)
     return results.json_rows(text) if entry.output == JSON else results.text_rows(text, entry.pattern)

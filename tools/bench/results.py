@@ -1,4 +1,4 @@
-"""The figures that a benchmark prints, as rows of named numbers, and whether all that it promised are there."""
+"""Reads the figures that a benchmark prints as rows of named numbers, and checks that all promised figures exist."""
 
 import json
 import math
@@ -6,11 +6,11 @@ import re
 
 
 class Unreadable(Exception):
-    """What a benchmark printed is not what it should print."""
+    """A benchmark's output has the wrong form."""
 
 
 def google_rows(text):
-    """Of Google Benchmark's JSON: by benchmark, its times and counters; of repetitions their medians."""
+    """Returns the rows of Google Benchmark's JSON: times and counters by benchmark; of repetitions the medians."""
     rows = {}
     for entry in parsed(text).get("benchmarks", []):
         name = entry.get("run_name", entry["name"])
@@ -25,7 +25,7 @@ def google_rows(text):
 
 
 def json_rows(text):
-    """Of any JSON: by path, its numbers; the outermost object is the row ''."""
+    """Returns the numbers of any JSON by path. The outermost object is the row ''."""
     rows = {}
 
     def walk(path, value):
@@ -42,7 +42,7 @@ def json_rows(text):
 
 
 def text_rows(text, pattern):
-    """By its number, what each match of the pattern names."""
+    """Returns the named groups of each match of the pattern, by its number."""
     rows = {str(number): {name: value_of(word) for name, word in match.groupdict().items()}
             for number, match in enumerate(re.finditer(pattern, text))}
     if not rows:
@@ -65,7 +65,7 @@ def parsed(text):
 
 
 def missing(rows, figures):
-    """What of the promised `figures` is not there, or is no finite number above 0."""
+    """Returns the promised `figures` that are missing, or are no finite number above 0."""
     for pattern, names in figures:
         those = {row: values for row, values in rows.items() if re.fullmatch(pattern, row)}
         if not those:

@@ -1,6 +1,6 @@
-"""The tables of the pages, as Markdown, of what benchmarks measured: TABLES has a function for each that has one.
+"""Makes the tables of the pages, as Markdown, from measurements: TABLES has a function for each entry with tables.
 
-Each takes `runs`, which has the rows of each of the entry's commands, and returns the lines of one table or more.
+Each function takes `runs`, the rows of each of the entry's commands, and returns the lines of one table or more.
 """
 
 import re
@@ -16,7 +16,7 @@ def table(head, rows):
 
 
 def find(rows, pattern):
-    """The one row whose name fits."""
+    """Returns the only row whose name matches."""
     found = [values for name, values in rows.items() if re.fullmatch(pattern, name)]
     if len(found) != 1:
         raise LookupError(f"{len(found)} rows fit {pattern}")
@@ -24,7 +24,7 @@ def find(rows, pattern):
 
 
 def sizes_of(rows, argument):
-    """What a benchmark's argument was, from the least to the most."""
+    """Returns the values of a benchmark's argument in ascending order."""
     found = (re.search(rf"/{argument}:(\d+)", name) for name in rows)
     return sorted({int(match[1]) for match in found if match})
 
@@ -314,5 +314,5 @@ TABLES = {"client_bench": targets_of_client, "arena_bench": arenas, "addresses_b
 
 
 def of(name, runs):
-    """The lines of an entry's tables; none where it has none."""
+    """Returns the lines of an entry's tables; none if it has no tables."""
     return TABLES[name](runs) if name in TABLES else []

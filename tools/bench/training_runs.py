@@ -1,5 +1,5 @@
-"""Runs of geminid-train that a script of this folder measures: on random bytes that are always the same, with no daemon but
-their own."""
+"""Runs of geminid-train for the scripts of this folder. They train on random bytes that are always the same, and start
+their own daemon."""
 
 import json
 import os
@@ -11,11 +11,11 @@ OTHERS = ("GEMINID_SOCKET", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "
 
 
 class Failed(Exception):
-    """A run ended with an error; its last words."""
+    """A run ended with an error; has its last lines."""
 
 
 class Trainer:
-    """Its folder goes with it. `text`: a file to train on, or none."""
+    """Runs geminid-train in a folder that is removed at the end. `text`: a file to train on, or none."""
 
     def __init__(self, programs, text=None):
         self.program = os.path.join(programs, "geminid-train")
@@ -25,14 +25,14 @@ class Trainer:
     def __enter__(self):
         if not os.path.exists(self.text):
             with open(self.text, "wb") as file:
-                file.write(random.Random(1).randbytes(1 << 20).replace(b"\0", b"a"))  # a zero is no text
+                file.write(random.Random(1).randbytes(1 << 20).replace(b"\0", b"a"))  # a zero byte is no text
         return self
 
     def __exit__(self, *_):
         self.folder.cleanup()
 
     def train(self, *flags):
-        """The report of a run."""
+        """Runs once and returns the report."""
         report = os.path.join(self.folder.name, "report.json")
         environment = {name: value for name, value in os.environ.items() if name not in OTHERS}
         done = subprocess.run([self.program, "--text", self.text, "--quiet", "--report", report, *flags], check=False,

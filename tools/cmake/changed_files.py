@@ -1,17 +1,17 @@
-"""What a change consists of, as git sees it."""
+"""Lists the files of a change by git."""
 
 import subprocess
 import sys
 
 
 def _git(root, *arguments):
-    """What git says, or None."""
+    """Returns git's output, or None."""
     done = subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else None
 
 
 def _default_base(root):
-    """Where this branch left main; on main itself, the commit before."""
+    """Returns the commit where this branch left main; on main, the previous commit."""
     base = (_git(root, "merge-base", "HEAD", "main") or "").strip()
     if base and base != _git(root, "rev-parse", "HEAD").strip():
         return base
@@ -19,7 +19,7 @@ def _default_base(root):
 
 
 def changed_files(root, base=None, deleted=False):
-    """Paths relative to the root: committed since the base, changed since, and not yet known to git."""
+    """Returns paths relative to the root: committed since the base, changed since, and new files that git does not know."""
     if _git(root, "rev-parse", "HEAD") is None:
         sys.exit(f"{root} has no git history to compare with")
     base = base or _default_base(root)

@@ -1,12 +1,12 @@
-"""Which programs and which of ctest's entries a change can reach, from what the last build read.
+"""Finds the programs and the entries of ctest that a change can reach, from the files that the last build read.
 
   reached_tests.py programs BUILD [BASE]    the programs to build again, a line each
   reached_tests.py entries BUILD [BASE]     the numbers of the entries to run, for ctest -I
 
-BASE is what git compares with; by default where the branch left main, or on main the commit before. A
-program is reached through every file that compiling and linking it read. An entry is reached through the
-programs, scripts and folders that its command names. A change to how things are built reaches everything.
-Exit code 3: nothing was built yet, so everything is reached.
+BASE is the commit to compare with. By default it is where the branch left main, or on main the previous commit. A
+program is reached through every file that its compilation or linking read. An entry is reached through the
+programs, scripts and folders that its command names. A change to the build's rules reaches everything.
+Exit code 3: there is no build yet, so everything is reached.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from changed_files import changed_files  # noqa: E402
 NOTHING_BUILT = 3
 LINKED = re.compile(r"^(?P<path>\S+): \S*(?:EXECUTABLE|SHARED_LIBRARY|SHARED_MODULE|MODULE_LIBRARY)_LINKER")
 SCRIPTS = (".py", ".sh", "")
-# Tests' own lists of sources are not among these: CMake runs again, and what they add is new to Ninja.
+# Lists of the tests' sources are not among these: CMake runs again, and Ninja knows their new sources.
 BUILD_FILES = re.compile(r"^CMakeLists\.txt$|^CMakePresets\.json$|^tools/cmake/.*\.cmake$|^(?!tests/).*/CMakeLists\.txt$")
 
 
@@ -32,7 +32,7 @@ def is_below(path, folder):
 
 
 class Build:
-    """What Ninja knows of a build folder."""
+    """Ninja's data about a build folder."""
 
     def __init__(self, folder):
         self.folder = os.path.abspath(folder)
@@ -45,7 +45,7 @@ class Build:
         return os.path.normpath(os.path.join(self.folder, path))
 
     def objects_that_read(self, files):
-        """Outputs whose compilation read one of the files, as Ninja names them."""
+        """Returns the outputs whose compilation read one of the files, by Ninja's names."""
         outputs, output = set(), None
         for line in self.ninja("deps"):
             if line.startswith(" "):
@@ -59,7 +59,7 @@ class Build:
         return [found["path"] for found in map(LINKED.match, self.ninja("targets", "all")) if found]
 
     def reached_programs(self, files):
-        """Those that compile, read or link one of the files."""
+        """Returns the programs that compile, read or link one of the files."""
         objects = self.objects_that_read(files)
         return [program for program in self.programs()
                 if any(entry in objects or self.absolute(entry) in files
@@ -67,24 +67,24 @@ class Build:
 
 
 def names(entry):
-    """The paths that an entry's command names."""
+    """Returns the paths that an entry's command names."""
     return [part for word in entry.get("command", []) for part in re.split("[=:;]", word)
             if os.path.isabs(part)]
 
 
 def reaches(path, files, programs):
-    """Whether what lies at a path is, or holds, a changed file or a program to build again."""
+    """Returns whether a path is, or contains, a changed file or a program to build again."""
     if path in programs or path in files:
         return True
     if os.path.isdir(path):
         return any(is_below(changed, path) for changed in (*files, *programs))
-    # A script may import its neighbours.
+    # A script may import modules of its folder.
     return path.endswith(".py") and any(os.path.dirname(changed) == os.path.dirname(path)
                                         and os.path.splitext(changed)[1] in SCRIPTS for changed in files)
 
 
 def reached_entries(entries, files, programs):
-    """The numbers of the entries, which are those of their places in ctest's list."""
+    """Returns the numbers of the entries, which are their positions in ctest's list."""
     return [number for number, entry in enumerate(entries, 1)
             if any(reaches(path, files, programs) for path in names(entry))]
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""tools/gpu-verify/answers.py left FILE ID...: those of the questions that FILE, of geminid-gpu-verify --json, does not answer.
-tools/gpu-verify/answers.py merge FILE NEW: adds NEW's answers to FILE in place of FILE's own, and removes NEW.
+"""tools/gpu-verify/answers.py left FILE ID...: prints the questions that FILE, of geminid-gpu-verify --json, does not answer.
+tools/gpu-verify/answers.py merge FILE NEW: replaces FILE's answers by NEW's answers to the same questions, and removes NEW.
 
-A question that had no time is not answered. A verdict of "fail" is an answer.
+A question without time counts as not answered. A verdict of "fail" is an answer.
 """
 
 import json
@@ -10,11 +10,11 @@ import os
 import pathlib
 import sys
 
-NO_TIME = "not run"  # how the reason of a question without time begins
+NO_TIME = "not run"  # the begin of the reason of a question without time
 
 
 def read(path):
-    """The probes of a file and all that it says of the machine; nothing where there is no good file."""
+    """Returns the probes of a file and its data about the machine; nothing if there is no valid file."""
     try:
         said = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What is used of a GPU's memory, by NVML: no context, so that looking takes none. And processes' descendants."""
+"""Reads the used memory of a GPU by NVML, without a CUDA context of its own. Also finds the descendants of processes."""
 
 import ctypes
 import os
@@ -6,7 +6,7 @@ import pathlib
 import time
 
 LIBRARY = "libnvidia-ml.so.1"
-VARIABLE = "GEMINID_LIBNVML"  # as for the programs
+VARIABLE = "GEMINID_LIBNVML"  # the same variable as for the programs
 MOST_PROCESSES = 256
 UNKNOWN_BYTES = 2**64 - 1
 POLL_SECONDS = 0.05
@@ -26,7 +26,7 @@ class _Process(ctypes.Structure):
 
 
 class Gpu:
-    """The GPU that CUDA calls 0, where CUDA_VISIBLE_DEVICES is a number or a UUID."""
+    """CUDA's GPU 0, also if CUDA_VISIBLE_DEVICES is a number or a UUID."""
 
     def __init__(self):
         try:
@@ -64,13 +64,13 @@ class Gpu:
         return self._memory().total
 
     def bytes_by_pid(self):
-        """Of compute processes, as far as NVML shows them; None where it does not know."""
+        """Returns the bytes of compute processes, as far as NVML shows them; None if it does not know."""
         count, processes = ctypes.c_uint(MOST_PROCESSES), (_Process * MOST_PROCESSES)()
         self._must("nvmlDeviceGetComputeRunningProcesses_v3", self._handle, ctypes.byref(count), processes)
         return {one.pid: None if one.used == UNKNOWN_BYTES else one.used for one in processes[:count.value]}
 
     def await_used(self, most_bytes, seconds):
-        """Asks until no more is used or the time is over; the last answer."""
+        """Polls until at most `most_bytes` are used, or the time is over. Returns the last answer."""
         end = time.monotonic() + seconds
         used = self.used_bytes()
         while used > most_bytes and time.monotonic() < end:
@@ -89,7 +89,7 @@ def await_true(condition, seconds):
 
 
 def descendants(pid, name):
-    """Of a process, those of that name that live, children before their own."""
+    """Returns the live descendants of a process with that name, parents before their children."""
     children = {}
     names = {}
     for folder in pathlib.Path("/proc").iterdir():
@@ -98,7 +98,7 @@ def descendants(pid, name):
         try:
             head, _, rest = (folder / "stat").read_text().rpartition(")")
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         state, parent = rest.split()[:2]
         if state in "ZX":
             continue

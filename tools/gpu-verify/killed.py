@@ -1,4 +1,4 @@
-"""What daemon and agent take of a GPU's memory, and what is left of it after one of a run's processes was killed."""
+"""Measures the GPU memory of daemon and agent, and the memory that is not freed after a process of a run was killed."""
 
 import os
 import signal
@@ -8,15 +8,15 @@ import time
 import gpu_memory
 
 MIB = 1 << 20
-START_SECONDS = 30  # for a daemon to serve, and a run to begin its steps
-BACK_SECONDS = 20   # for memory to come back
+START_SECONDS = 30  # until a daemon serves, and a run begins its steps
+BACK_SECONDS = 20   # until memory is freed
 END_SECONDS = 10
-CONTEXT_BYTES = 1 << 30  # more than the context of any GPU takes (G19)
+CONTEXT_BYTES = 1 << 30  # more than the context of any GPU needs (G19)
 ENDLESS = 1_000_000  # steps
 
 
 def kill_group(process):
-    """Ends a process and what it started, for good."""
+    """Kills a process and its process group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -29,7 +29,7 @@ class Failed(OSError):
 
 
 class Service:
-    """A daemon of the test's own and perhaps a run on it; both end with this."""
+    """A context with a new daemon and perhaps a run on it. Both end with the context."""
 
     def __init__(self, machine, name):
         self._machine = machine
@@ -88,11 +88,11 @@ class Service:
 
 
 def beside_arenas(machine, memory):
-    """What a GPU's memory lacks with a daemon and agents and no arena."""
+    """Returns the GPU memory that a daemon and agents use without an arena."""
     before = machine.gpu.used_bytes()
     with Service(machine, "idle") as service:
         service.start_daemon()
-        time.sleep(1)  # what an agent takes it takes at once
+        time.sleep(1)  # an agent allocates its memory at once
         taken = machine.gpu.used_bytes() - before
         service.start_run(memory)
         listed = machine.gpu.bytes_by_pid()
@@ -105,7 +105,7 @@ def beside_arenas(machine, memory):
 
 
 def left_after(machine, memory, victim):
-    """Bytes that are not back after the victim's SIGKILL and the ordinary end of the others."""
+    """Returns the bytes that are not freed after the victim's SIGKILL and the ordinary end of the others."""
     with Service(machine, victim) as service:
         before = machine.gpu.used_bytes()
         service.start_daemon()
@@ -116,7 +116,7 @@ def left_after(machine, memory, victim):
             raise Failed(f"a run with {memory >> 20} MiB takes {(during - idle) >> 20} MiB by NVML")
         pid = {"rank": service.rank, "agent": service.agent, "daemon": lambda: service.daemon.pid}[victim]()
         os.kill(pid, signal.SIGKILL)
-        if victim == "rank":  # the daemon goes on, and gives the arena back
+        if victim == "rank":  # the daemon continues, and frees the arena
             return machine.gpu.await_used(idle, BACK_SECONDS) - idle
     return machine.gpu.await_used(before, BACK_SECONDS) - before
 

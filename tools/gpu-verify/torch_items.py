@@ -1,4 +1,4 @@
-"""The items of torch-on-device: what is trained, by whom, and what each process reports."""
+"""The items of torch-on-device: the model, the library that trains it, and the report of each process."""
 
 import dataclasses
 import os
@@ -9,23 +9,23 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Of the package's own tests: the steps, and what compares runs.
+# The steps and the comparison of runs are those of the package's own tests.
 TESTS = next(folder for folder in (HERE / "torch", HERE.parent.parent / "tests" / "python") if folder.exists())
 GIB = 1 << 30
-# Of a loss beside plain torch's. On a GPU sums of different kernels' choices differ by roundings of the type.
+# The tolerance of a loss relative to plain torch's. On a GPU sums of different kernels differ by roundings of the type.
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A published one, with random weights."""
+    """A published model, with random weights."""
     config: str
     settings: dict
     sequence: int
     batch: int
     micro_batch: int
-    steps: int = 4  # of which the first is not timed
-    deterministic: bool = False  # torch's kernels give the same bits each time: runs under different limits must agree
+    steps: int = 4  # the first step is not timed
+    deterministic: bool = False  # torch's kernels give the same bits each time, so runs under different limits must agree
 
 
 QWEN_7B = dict(hidden_size=3584, intermediate_size=18944, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,
@@ -47,17 +47,17 @@ TINY_SEQUENCE, TINY_BATCH, TINY_MEMORY = 32, 4, "16MiB"
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """What one process does. `limit_gib`: of all device memory; `engine_gib`: the engine's part of that."""
+    """The work of one process. `limit_gib`: the limit of all device memory. `engine_gib`: the engine's part of that."""
     name: str
-    seconds: int  # the most that it may take
+    seconds: int  # the time limit
     by: str  # scenarios, geminid, plain, fsdp2, trainstream
-    model: str  # of MODELS; the type of scenarios
+    model: str  # a key of MODELS; for scenarios the type
     limit_gib: int = 0
     engine_gib: int = 0
     activations: str = "keep"
 
 
-# In the order of their worth; a published rival's figures: qwen3-4b 5.63 s per step with 20.1 GiB, 7b-x158 27.2 s per step.
+# In the order of their importance. Published figures of a rival: qwen3-4b 5.63 s per step with 20.1 GiB, 7b-x158 27.2 s.
 ITEMS = [
     Item("scenarios-fp32", 50, "scenarios", "fp32"),
     Item("scenarios-bf16", 40, "scenarios", "bf16"),
@@ -79,20 +79,20 @@ ITEMS = [
 
 
 def text_files():
-    """The pages that the models train on: beside this file, or those of the repository."""
+    """Returns the pages that the models train on: those beside this file, or those of the repository."""
     folder = next((folder for folder in (HERE / "text", HERE.parent.parent / "docs") if folder.exists()), None)
     return sorted(folder.rglob("*.md")) if folder else []
 
 
 def tokens_of(files, vocabulary):
-    """Words and signs of a text as numbers, in the order in which they first occur."""
+    """Returns the words and signs of a text as numbers, in the order of their first occurrence."""
     words = [word for file in files for word in re.findall(r"\w+|[^\w\s]", file.read_text(encoding="utf-8"))]
     numbers = {}
     return [numbers.setdefault(word, len(numbers)) % vocabulary for word in words]
 
 
 class Text:
-    """Batches of the text, one after another and then from the beginning."""
+    """Batches of the text, one after another, and then again from the beginning."""
 
     def __init__(self, torch, vocabulary):
         tokens = tokens_of(text_files(), vocabulary)
@@ -107,7 +107,7 @@ class Text:
 
 
 def scenarios(options, item):
-    """The steps of the package's own tests, on the device."""
+    """Runs the steps of the package's own tests on the device."""
     sys.path.insert(0, str(TESTS))
     import torch
     import models
@@ -116,13 +116,13 @@ def scenarios(options, item):
 
     from geminid.torch import activations
 
-    activations.SMALLEST = 512  # of models this small
+    activations.SMALLEST = 512  # bytes; so small because the models are small
     plain_batch = models.batch
     device = torch.device(options.device)
     torch.set_default_device(device)
 
     def batch(*arguments):
-        with torch.device("cpu"):  # where its generator is
+        with torch.device("cpu"):  # the generator is on the CPU
             return tuple(t.to(device) for t in plain_batch(*arguments))
 
     models.batch = steps.batch = batch
@@ -141,7 +141,7 @@ def scenarios(options, item):
 
 
 def reader_of_used_bytes(device):
-    """A function that says how much of the device is used, as the driver counts: by NVML, for which no context is needed."""
+    """Returns a function that returns the used device memory by the driver's count. It uses NVML, which needs no context."""
     if device == "cpu":
         return lambda: 0
     import gpu_memory
@@ -157,7 +157,7 @@ def reader_of_used_bytes(device):
 
 
 class PeakMemory:
-    """The most that is used of the device above what was used when this was made; sampled while it is entered."""
+    """Samples the peak of the used device memory while it is entered, above the use when it was made."""
 
     def __init__(self, device):
         self.used_bytes, self.peak, self.stopping = reader_of_used_bytes(device), 0, threading.Event()
@@ -178,7 +178,7 @@ class PeakMemory:
 
 
 def shape_of(options, item):
-    """The model's description, tiny where asked for."""
+    """Returns the model's description; a tiny one with --tiny."""
     model = MODELS[item.model]
     if not options.tiny:
         return model
@@ -209,7 +209,7 @@ def by_geminid(torch, options, item, shape, model, optimizer):
 
 
 def by_fsdp2(torch, options, item, shape, model, optimizer):
-    """With fp32 masters: it is there to compare speed and memory."""
+    """Trains with FSDP2 and fp32 masters, to compare speed and memory."""
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
     for key, value in dict(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1").items():
         os.environ.setdefault(key, value)
@@ -226,7 +226,7 @@ def by_fsdp2(torch, options, item, shape, model, optimizer):
 
 
 def by_trainstream(torch, options, item, shape, model, optimizer):
-    """It compiles its extension with nvcc here, and clips by itself."""
+    """Trains with TrainStream, which compiles its extension with nvcc here, and clips by itself."""
     import trainstream
     return trainstream.wrap(model, optimizer, max_grad_norm=1.0, accumulation_steps=shape.batch // shape.micro_batch)
 
@@ -236,7 +236,7 @@ BY = {"geminid": by_geminid, "fsdp2": by_fsdp2, "trainstream": by_trainstream,
 
 
 def one_step(torch, item, shape, device, text, model, optimizer):
-    """The loss of a step."""
+    """Makes a step and returns its loss."""
     tokens, total = text.batch(shape.batch, shape.sequence).to(device), 0.0
     for part in tokens.split(shape.micro_batch):
         loss = model(input_ids=part, labels=part).loss * (len(part) / shape.batch)
@@ -259,7 +259,7 @@ def train(options, item):
         torch.use_deterministic_algorithms(True, warn_only=True)
     text, model = Text(torch, shape.settings["vocab_size"]), make_model(torch, options, shape)
     parameters = sum(p.numel() for p in model.parameters())
-    # FSDP2 makes its own, of the parameters that it has made. Fused steps are the fastest of plain torch.
+    # FSDP2 makes its own optimizer of its parameters. Fused steps are the fastest of plain torch.
     fused = {"fused": True} if item.by == "plain" else {}
     model, optimizer = BY[item.by](torch, options, item, shape, model, torch.optim.AdamW(model.parameters(), lr=1e-5, **fused))
     if options.device == "cuda":

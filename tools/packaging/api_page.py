@@ -1,7 +1,7 @@
-"""docs/api.md: the interface in C++, of the contracts in include/geminid.
+"""Makes docs/api.md, the interface in C++, from the contracts in include/geminid.
 
-A header is read as clang-format leaves it: a comment right above a declaration is its contract, and an empty line ends a group of
-declarations that share one.
+The headers must have the form of clang-format: a comment directly above a declaration is its contract. An empty line ends a
+group of declarations that share a contract.
 """
 
 import dataclasses
@@ -28,9 +28,9 @@ NAME = (re.compile(r"^(?:template <.*> )?(?:typedef )?(?:class|struct|enum class
 
 @dataclasses.dataclass
 class Entry:
-    """A declaration, or several in a row, and what is promised of them."""
+    """A declaration, or several in a row, and their contract."""
     names: list
-    contract: list  # lines, without slashes
+    contract: list  # lines without slashes
     code: list      # lines
 
 
@@ -58,8 +58,8 @@ def name_of(declaration):
 
 
 def public_of(lines):
-    """The lines of a class without what is not for its users, at any depth."""
-    kept, hidden = [], None  # the column of the access that hides what follows
+    """Returns the lines of a class without its private parts, at any depth."""
+    kept, hidden = [], None  # the column of the access specifier that hides the following lines
     for line in lines:
         column = len(line) - len(line.lstrip())
         access = ACCESS.match(line)
@@ -82,7 +82,7 @@ def _depth(line):
 
 
 def declarations(lines):
-    """(contract, code) of each at the namespace's level; code is empty where a comment stands alone."""
+    """Yields (contract, code) of each declaration of the namespace. code is empty for a comment without a declaration."""
     contract, code, depth = [], [], 0
     for line in lines:
         bare = line.split("//")[0].rstrip()
@@ -121,7 +121,7 @@ def entries_of(lines):
 
 
 def parse(path, text):
-    """A header; its contract is the comment at its top."""
+    """Parses a header. Its contract is the comment at its top."""
     lines = text.splitlines()
     top = next(i for i, line in enumerate(lines) if not line.startswith("//"))
     contract = [uncommented(line) for line in lines[:top]]
@@ -136,7 +136,7 @@ def parse(path, text):
 
 
 def prose(lines):
-    """Comments as Markdown: what is set in by two or more is a picture or code, " * " is a list."""
+    """Returns comments as Markdown: text indented by two or more is a picture or code, " * " is a list."""
     made, block, in_list = [], [], False
 
     def close():

@@ -1,4 +1,4 @@
-"""The trial of a tarball: in systems of nothing but essential packages, under a name that nothing could know."""
+"""Tests a tarball in systems with only essential packages, in a folder with an unpredictable name."""
 
 import contextlib
 import pathlib
@@ -13,14 +13,14 @@ TEXT = "/usr/share/common-licenses/GPL-3"
 PLACE = "srv/some where"
 # The kernels are slow without a GPU.
 PATIENCE_SECONDS = 600
-# It talks to the daemon alone, which starts it.
+# The daemon starts this program, and only the daemon uses it.
 STARTED_BY_OTHERS = {"geminid-holder"}
-# The driver without a GPU is tried with, and never carried.
+# The driver without a GPU is only for the test, and not in the tarball.
 DOUBLES = "srv/double"
 
 
 class Root:
-    """A system in a folder; the tarball in it."""
+    """A system in a folder, with the tarball."""
 
     def __init__(self, suite, tarball, out):
         self.suite = suite
@@ -76,7 +76,7 @@ def train(root, **variables):
 
 
 def library_of_the_system(folder):
-    """One of an older release whose C library is several: it needs libpthread.so.0. What a GPU's driver there is like."""
+    """Returns a library of a release whose C library has several files. Like a GPU's driver there, it needs libpthread.so.0."""
     for path in sorted((folder / "lib/x86_64-linux-gnu").glob("*.so.*")):
         if path.is_symlink() or not path.is_file() or path.name.startswith(("libc-", "libpthread", "librt")):
             continue
@@ -86,12 +86,12 @@ def library_of_the_system(folder):
 
 
 def switch(root, needed):
-    """The system's own C library is too old: programs say so, and run after own-libc, elsewhere after another."""
+    """Tests a system whose C library is too old: programs report it, run after own-libc, and elsewhere after another call."""
     words = root.try_run("bin/geminictl", "--version")
     if words.returncode == 0 or "GLIBC_" not in words.stderr:
         raise machine.Failed(f"{root.suite} has glibc {root.glibc()}, and programs that need {needed} started: {words.stdout}")
     root.run(libc.SWITCH)
-    # A folder that has moved, twice.
+    # The folder moves twice.
     for _ in range(2):
         elsewhere = root.place.with_name("moved")
         root.place.rename(elsewhere)
@@ -106,7 +106,7 @@ def switch(root, needed):
 
 
 def with_double(root, build):
-    """What a GPU would be asked, of the driver without one."""
+    """Runs the checks for a GPU on the driver without one."""
     doubles = root.folder / DOUBLES
     doubles.mkdir(parents=True)
     names = {"GEMINID_LIBCUDA": "cuda_double", "GEMINID_LIBNVML": "nvml_double", "GEMINID_GPU_DOUBLE_KERNELS": "double_kernels"}
@@ -114,7 +114,7 @@ def with_double(root, build):
     for variable, name in names.items():
         shutil.copy(build / f"tests/gpu/double/libgeminid_{name}.so", doubles)
         variables[variable] = f"/{DOUBLES}/libgeminid_{name}.so"
-    # What all processes share of the GPUs that are not there.
+    # The file of the simulated GPUs, which all processes share.
     machine.run([str(build / "bin/geminid-with-double"), "sh", "-c", f'cp "$GEMINID_GPU_DOUBLE" "{doubles}/node"'])
     variables["GEMINID_GPU_DOUBLE"] = f"/{DOUBLES}/node"
     root.run("bin/geminid-driver-conformance", "--real-driver", **variables)

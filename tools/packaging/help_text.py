@@ -1,4 +1,4 @@
-"""Reads what a program says of itself under --help: the one definition of its command line."""
+"""Reads a program's --help, the only definition of its command line."""
 
 import dataclasses
 import re
@@ -17,7 +17,7 @@ WORD = re.compile(r"^[a-z][a-z-]*$")
 @dataclasses.dataclass
 class Option:
     names: list  # "-h", "--help"
-    value: str   # "TEXT=1000", or empty where it takes none
+    value: str   # "TEXT=1000", or empty if it takes no value
     text: str
 
     @property
@@ -45,7 +45,7 @@ class Help:
 
 
 def _join(entries):
-    """Entries whose text goes on in further lines, as (head, text)."""
+    """Yields entries as (head, text), joined with their continued lines."""
     joined = []
     for line in entries:
         more = CONTINUED.match(line)
@@ -60,7 +60,7 @@ def _join(entries):
 
 
 def _sections(text):
-    """The lines before the first heading, and (heading, lines) for each one. A list follows a heading."""
+    """Returns the lines before the first heading, and (heading, lines) for each heading. A list follows a heading."""
     lead, sections = [], []
     lines = text.splitlines()
     for at, line in enumerate(lines):
@@ -86,7 +86,7 @@ def _paragraphs(lines):
 
 
 def _split_notes(lines):
-    """What follows a list after an empty line belongs to no heading."""
+    """Splits off the lines after an empty line behind a list: they belong to no heading."""
     for i, line in enumerate(lines):
         if not line.strip() and any(rest.strip() for rest in lines[i + 1:]):
             return lines[:i], lines[i + 1:]
@@ -94,7 +94,7 @@ def _split_notes(lines):
 
 
 def parse(command, text, read_subcommand):
-    """`read_subcommand(command)` gives the Help of a subcommand."""
+    """Parses a --help text. read_subcommand(command): returns the Help of a subcommand."""
     lead, sections = _sections(text)
     usage = next(line for line in lead if line.lower().startswith("usage:"))
     prose = _paragraphs(["" if line is usage else line for line in lead])
@@ -123,7 +123,7 @@ def parse(command, text, read_subcommand):
 
 
 def read(program, command=None):
-    """The Help of a program and of all its subcommands."""
+    """Returns the Help of a program and of all its subcommands."""
     command = command or (program.name,)
     done = subprocess.run([str(program), *command[1:], "--help"], capture_output=True, text=True,
                           check=True, timeout=PATIENCE_SECONDS)
@@ -131,7 +131,7 @@ def read(program, command=None):
 
 
 def everything(shown):
-    """It and its subcommands at any depth."""
+    """Yields a Help and those of its subcommands at any depth."""
     yield shown
     for subcommand in shown.subcommands:
         yield from everything(subcommand)

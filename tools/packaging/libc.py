@@ -1,4 +1,4 @@
-"""The C library that goes with a tarball, for systems whose own is too old, and which version programs need."""
+"""Adds the C library to a tarball, for older systems, and finds the version that programs need."""
 
 import pathlib
 import re
@@ -12,24 +12,24 @@ SWITCH = "own-libc"
 
 
 def parse_needs(text):
-    """The highest version of the C library among what objdump -T prints; () if none."""
+    """Returns the highest version of the C library in the output of objdump -T; () if there is none."""
     found = re.findall(r"\(?GLIBC_(\d+(?:\.\d+)+)\)?", text)
     return max((tuple(map(int, version.split("."))) for version in found), default=())
 
 
 def needs(paths):
-    """What the neediest of these files needs, and which that is."""
+    """Returns the highest version that one of these files needs, and that file."""
     return max((parse_needs(machine.run(["objdump", "-T", str(path)])), path.name) for path in paths)
 
 
 def parse_interpreter(text):
-    """The loader that a program names, of what readelf -l prints."""
+    """Returns the loader that a program names, from the output of readelf -l."""
     there = re.search(r"program interpreter: ([^\]]+)\]", text)
     return there.group(1) if there else None
 
 
 def add(folder, needed):
-    """Puts this system's C library, patchelf and the switch into the tree of a tarball. Returns {name: where it is from}."""
+    """Adds this system's C library, patchelf and the switch to the tree of a tarball. Returns {name: original path}."""
     program = next((folder / "bin").iterdir())
     loader = pathlib.Path(parse_interpreter(machine.run(["readelf", "-lW", str(program)])))
     place = pathlib.Path(libraries.needed(program)["libc.so.6"]).parent

@@ -1,4 +1,4 @@
-"""What programs need at run time: which shared libraries, and of which packages those are."""
+"""Finds the shared libraries that programs need at run time, and the packages of these libraries."""
 
 import pathlib
 import re
@@ -6,13 +6,13 @@ import shutil
 
 from tools.packaging import machine
 
-# Of the system that it runs on: whoever brings these along brings a second one of them.
+# Libraries of the running system. A copy of them would be loaded beside the system's.
 OF_THE_SYSTEM = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0",
                  "librt.so.1", "libresolv.so.2", "libutil.so.1", "libanl.so.1"}
 
 
 def parse_ldd(text):
-    """{name: path or None} of what ldd prints; None: not found."""
+    """Returns {name: path or None} from the output of ldd; None: not found."""
     found = {}
     for line in text.splitlines():
         there = re.match(r"\s*(\S+) => (\S+|not found)", line)
@@ -22,12 +22,12 @@ def parse_ldd(text):
 
 
 def needed(program, environment=None):
-    """The same of a program or library."""
+    """Returns the same for a program or library."""
     return parse_ldd(machine.run(["ldd", str(program)], env=environment))
 
 
 def parse_owners(text):
-    """{path: package} of what dpkg -S prints."""
+    """Returns {path: package} from the output of dpkg -S."""
     owners = {}
     for line in text.splitlines():
         package, _, path = line.partition(": ")
@@ -37,7 +37,7 @@ def parse_owners(text):
 
 
 def spellings(path):
-    """dpkg knows a library by one of these, whichever folder is a link to which."""
+    """Returns the possible paths of a library for dpkg, because some folders are links to others."""
     real = str(pathlib.Path(path).resolve())
     names = {str(path), real}
     for name in list(names):
@@ -46,9 +46,9 @@ def spellings(path):
 
 
 def packages_of(paths):
-    """{package: (version, source package)} that own these files."""
+    """Returns {package: (version, source package)} of the owners of these files."""
     asked = sorted({name for path in paths for name in spellings(path)})
-    # Exit code 1 where one of the spellings is nobody's.
+    # The exit code is 1 if no package owns one of the paths.
     done = machine.try_run(["dpkg-query", "-S", *asked])
     owners = parse_owners(done.stdout)
     missing = [path for path in paths if not spellings(path) & set(owners)]
@@ -65,7 +65,7 @@ def versions_of(names):
 
 
 def copy_licences(packages, folder):
-    """The words of each package whose libraries are carried, by its name."""
+    """Copies the licence of each package whose libraries are included, under the package's name."""
     folder.mkdir(parents=True, exist_ok=True)
     for package in packages:
         words = pathlib.Path("/usr/share/doc") / package / "copyright"

@@ -1,4 +1,4 @@
-"""A Debian machine in a folder, booted by systemd-nspawn: for what only a real systemd shows."""
+"""A Debian machine in a folder, booted by systemd-nspawn, for tests that need a real systemd."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ import time
 
 PATIENCE_SECONDS = 120
 PACKAGES = "systemd,systemd-sysv,dbus,procps"
-# Of the machine that it runs on; a container must not share one with another.
+# Control groups of the host. Two containers must not share one.
 HIERARCHIES = [pathlib.Path("/sys/fs/cgroup") / name for name in ("unified", "systemd")]
 
 
@@ -20,7 +20,7 @@ class Failed(Exception):
 
 
 def version_of(build):
-    """The project's, as the build folder was configured."""
+    """Returns the project's version in the configuration of the build folder."""
     cache = (build / "CMakeCache.txt").read_text()
     return re.search(r"^CMAKE_PROJECT_VERSION:STATIC=(.+)$", cache, re.MULTILINE).group(1)
 
@@ -46,7 +46,7 @@ def wait_for(what, condition):
 
 
 def make_root(folder, archive, suite="bookworm"):
-    """A fresh system in `folder`. `archive` keeps it for the next time."""
+    """Makes a new system in `folder`. `archive` stores it for the next time."""
     if not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
         part = archive.with_name("part-" + archive.name)
@@ -60,7 +60,7 @@ def make_root(folder, archive, suite="bookworm"):
 
 
 class Machine:
-    """Booted in `folder` while it is used as a context."""
+    """A context with a machine that is booted in `folder`."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -92,7 +92,7 @@ class Machine:
         children = pathlib.Path(f"/proc/{self.nspawn.pid}/task/{self.nspawn.pid}/children")
 
         def is_up():
-            # The first child makes the machine and ends; the one after it is the machine's first process.
+            # The first child makes the machine and ends. The next child is the machine's first process.
             self.leader = next(iter(children.read_text().split()), None)
             return self.leader and self.try_run("test -S /run/systemd/private").returncode == 0
 
@@ -114,7 +114,7 @@ class Machine:
                 try:
                     os.rmdir(folder)
                 except OSError:
-                    pass  # somebody is still in it; the next boot uses it again
+                    pass  # a process still uses the group; the next boot uses it again
 
     def command(self, shell):
         return ["nsenter", "-t", self.leader, "-m", "-u", "-i", "-n", "-p", "-r", "-w", "--",

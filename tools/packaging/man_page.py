@@ -1,6 +1,6 @@
-"""A manual page in the macros of man(7)."""
+"""Makes a manual page in the macros of man(7)."""
 
-# Programs of the administrator.
+# Programs for administrators.
 SECTION_8 = ("geminid", "geminid-agent")
 EXIT_CODES = {"8": ("The codes of sysexits.h: 0 it was told to end, 64 the command line, 69 another daemon has the "
                           "socket, 70 internal, 71 no memory or descriptors, 77 not allowed, 78 the configuration."),

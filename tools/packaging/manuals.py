@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""manuals.py OUT VERSION PROGRAM...: manual pages and completions of the programs, made from their --help.
+"""manuals.py OUT VERSION PROGRAM...: makes manual pages and completions from the --help of the programs.
 
-OUT gets man1/ and man8/, compressed as packages want them, and bash/, zsh/ and fish/.
+OUT gets man1/ and man8/, compressed as in packages, and bash/, zsh/ and fish/.
 """
 
 import gzip
@@ -24,7 +24,7 @@ def main():
         shown = help_text.read(program)
         section = man_page.section_of(shown.name)
         page = man_page.render(shown, version).encode()
-        # The same bytes whenever it is made.
+        # Without a time stamp, so that the bytes are always the same.
         write(out / f"man{section}" / f"{shown.name}.{section}.gz",
               gzip.compress(page, compresslevel=9, mtime=0))
         write(out / "bash" / shown.name, completion.bash(shown).encode())

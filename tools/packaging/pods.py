@@ -1,9 +1,9 @@
-"""What must hold of pods beyond the schemas: who they run as, what they may, and that the daemon's caps fit its limits."""
+"""Checks pods beyond the schemas: users and permissions, and that the daemon's limits fit the container's."""
 
 import re
 
 UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-# Beside what it hands out: its own memory, tables, plans and traces.
+# The daemon's own memory: its tables, plans and traces.
 DAEMON_BYTES = 64 * 2**20
 METRICS_PORT = 9464
 SOCKETS = "/run/geminid"
@@ -16,7 +16,7 @@ def bytes_of(quantity):
 
 
 def jobs_of(resource):
-    """The Jobs that a JobSet makes; none of anything else."""
+    """Returns the Jobs that a JobSet makes; none for other resources."""
     if resource["kind"] != "JobSet":
         return []
     return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"{resource['metadata']['name']}-{job['name']}"},
@@ -24,7 +24,7 @@ def jobs_of(resource):
 
 
 def pod_of(resource):
-    """Its pod, or None."""
+    """Returns the resource's pod, or None."""
     spec = resource.get("spec", {})
     return resource.get("spec") if resource["kind"] == "Pod" else spec.get("template", {}).get("spec")
 
@@ -38,7 +38,7 @@ def is_daemon(container):
 
 
 def problems_of_all(resources):
-    """A line for each thing that is wrong with rendered resources."""
+    """Returns a line for each problem in rendered resources."""
     texts = {f["metadata"]["name"]: f.get("data", {}) for f in resources if f["kind"] == "ConfigMap"}
     for resource in [one for resource in resources for one in jobs_of(resource) or [resource]]:
         pod = pod_of(resource)
@@ -89,13 +89,13 @@ def problems_of_container(container):
 
 
 def caps_of(container, pod, configurations):
-    """What the daemon may hand out, in bytes."""
+    """Returns the bytes that the daemon may hand out."""
     text = " ".join(container.get("args", []))
     found = re.search(r"--config=\S*/(\S+)", text)
     if found:
         maps = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
         text = "".join(configurations.get(name, {}).get(found.group(1), "") for name in maps)
-        # Of quotas and not of the whole daemon.
+        # The keys in quotas do not concern the whole daemon.
         text = re.sub(r"quotas\s*\{[^}]*\}", "", text)
         sizes = re.findall(r'(?:host_memory|memory):\s*"([^"]+)"', text)
     else:

@@ -1,7 +1,7 @@
-"""docs/python.md: the interface in Python, of the names, annotations and docstrings in python/geminid.
+"""Makes docs/python.md, the interface in Python, from the names, annotations and docstrings in python/geminid.
 
-A package's public names are those of its ``__all__``; a module's without one are the classes and functions that do not begin with
-an underscore. Nothing is imported: torch need not be there.
+The public names of a package are those of its ``__all__``. For a module without one they are the classes and functions that do
+not begin with an underscore. The script imports nothing, so torch is not needed.
 """
 
 import ast
@@ -17,16 +17,16 @@ What `import geminid.torch` and its neighbours give a trainer, in the words of t
 raised. [pytorch.md](pytorch.md) shows how to use them.
 """
 
-#: The modules that are meant for users, in the order of the page.
+#: The modules for users, in the order of the page.
 MODULES = ("geminid", "geminid.torch", "geminid.session", "geminid.engine", "geminid.errors", "geminid.doctor",
            "geminid.tokens")
-# Theirs that stand for themselves in C, or only hold numbers.
+# Methods that need no docstring.
 _UNSHOWN_METHODS = ("__init__", "__str__")
 
 
 @dataclasses.dataclass
 class Entry:
-    """A class or a function: its name, how it is made or called, its docstring, and its public methods."""
+    """A class or a function: its name, its signature, its docstring, and its public methods."""
     name: str
     signature: str
     contract: str
@@ -128,7 +128,7 @@ def _public(tree):
 
 
 def read(root, name):
-    """A module as it is documented; Unfit where a public name is not."""
+    """Returns a module's documentation. Raises Unfit for an undocumented public name."""
     tree = ast.parse(path_of(root, name).read_text())
     here, imported = _definitions(tree), {}
     for node in tree.body:
@@ -152,7 +152,7 @@ ARGUMENT = re.compile(r"[a-z_]+(, [a-z_]+)*: ")
 
 
 def _kind(line, before):
-    """Of a line of a docstring after one of the kind `before`."""
+    """Returns the kind of a docstring's line after a line of the kind `before`."""
     if not line.strip():
         return "code" if before == "code" else ""
     if line.startswith("    "):
@@ -161,7 +161,7 @@ def _kind(line, before):
 
 
 def prose(text):
-    """A docstring as Markdown: what is set in by four is code, or goes on with an argument, which is an item of a list."""
+    """Returns a docstring as Markdown. A line indented by four is code, or continues an argument, which is a list item."""
     made, before = [], ""
     for line in text.splitlines():
         kind = _kind(line, before)

@@ -1,10 +1,10 @@
-"""A bill of materials in the form of CycloneDX 1.6: what is linked into our programs, and what is compiled into them."""
+"""Makes a bill of materials in the form of CycloneDX 1.6: the packages linked into our programs, or compiled into them."""
 
 import urllib.parse
 import uuid
 
 SPECIFICATION = "1.6"
-# Libraries of headers alone, by the packages that they are compiled from.
+# Packages of header-only libraries.
 COMPILED_IN = ["libcli11-dev", "libboost1.74-dev", "nlohmann-json3-dev"]
 
 
@@ -15,7 +15,7 @@ def component(name, version, source, how):
 
 
 def bill(version, linked, compiled_in):
-    """`linked` and `compiled_in`: {package: (version, source)}. The same for the same input."""
+    """Returns the bill. `linked` and `compiled_in`: {package: (version, source)}. The same input gives the same bill."""
     ours = {"type": "application", "bom-ref": "geminid", "name": "geminid", "version": version,
             "licenses": [{"license": {"id": "Apache-2.0"}}]}
     components = [component(name, *facts, how) for how, packages in (("linked", linked), ("compiled in", compiled_in))

@@ -1,4 +1,4 @@
-"""What must hold of the packages on a machine that has nothing else: installation, the service, upgrade, removal, purge."""
+"""Tests the packages on a machine without other packages: installation, the service, upgrade, removal, purge."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from tools.packaging.machine import Failed, Machine, make_root, run, wait_for
 
 UNIT = "geminid.service"
 CONFIG = "/etc/geminid/geminid.textproto"
-# Small, and long enough to be upgraded under.
+# A small model, with steps enough for an upgrade during the run.
 TRAIN = ("geminid-train --model gpt2-tiny --ranks 2 --text /usr/share/common-licenses/GPL-3 --steps {steps} --progress none "
          "--device-memory 8MiB")
 
@@ -33,7 +33,7 @@ def copy_into(root, packages, folder):
 
 
 def files_of(root):
-    """Of what packages and administrators own."""
+    """Returns the files of packages and administrators."""
     found = run(["find", str(root), "-xdev", "-path", f"{root}/var", "-prune", "-o", "-path",
                  f"{root}/proc", "-prune", "-o", "-path", f"{root}/tmp", "-prune", "-o", "-path",
                  f"{root}/old", "-prune", "-o", "-path", f"{root}/new", "-prune", "-o", "-print"])
@@ -89,7 +89,7 @@ def check_service(machine):
 
 
 def check_journal(machine):
-    """Of the two ranks that trained."""
+    """Checks the journal for the two ranks that trained."""
     fields = "journalctl -u geminid GEMINID_LEVEL=info GEMINID_RANK=1 -o json --output-fields=MESSAGE,GEMINID_JOB,PRIORITY"
     entries = [json.loads(line) for line in machine.run(fields).splitlines()]
     expect("the journal has the log's fields", entries and all(entry["PRIORITY"] == "6" and entry["GEMINID_JOB"]
@@ -144,7 +144,7 @@ def check_deaths(machine):
 
 
 def under_training(machine, action):
-    """The trainer's exit code and words, where `action` happens while it trains."""
+    """Runs `action` while the trainer trains. Returns the trainer's exit code and output."""
     job = machine.start(TRAIN.format(steps=40))
     attached = "geminictl --json status | grep -q '\"sessions\": 2'"
     wait_for("two ranks", lambda: machine.try_run(attached).returncode == 0 or job.poll() is not None)
@@ -157,7 +157,7 @@ def under_training(machine, action):
 
 def check_restarts(machine):
     for what, shell in (("is killed", f"kill -KILL {machine.show('MainPID')}"),
-                        # The trial has started it more often than a service may in a minute.
+                        # The trial has started the service more often than systemd allows in a minute.
                         ("is restarted", f"systemctl reset-failed {UNIT}; systemctl restart {UNIT}")):
         before = machine.show("MainPID")
         code, said = under_training(machine, lambda: machine.run(shell))
@@ -190,7 +190,7 @@ def check_removal(machine):
 
 
 def try_packages(packages, newer, scratch):
-    """Raises Failed at the first thing that does not hold."""
+    """Tests the packages. Raises Failed at the first failure."""
     root = scratch / "root"
     began = time.monotonic()
     make_root(root, scratch / "root.tar")
@@ -217,6 +217,6 @@ def try_packages(packages, newer, scratch):
         machine.run("dpkg --purge geminid geminid-tools libgeminid-dev libgeminid0.1")
     left = files_of(root) - files
     expect("purge leaves no file", not left, left)
-    # Packages that it depends on may have made some of their own.
+    # Packages that geminid depends on may have made users of their own.
     more = {name for name in users_of(root) - users if "geminid" in name}
     expect("and no user or group", not more, more)

@@ -1,4 +1,4 @@
-"""Who is compared: the loop of each, what its environment needs, and on which devices it runs at all."""
+"""The compared libraries: the loop of each, the packages of its environment, and the devices on which it runs."""
 
 import dataclasses
 import difflib
@@ -13,7 +13,7 @@ class Peer:
     name: str
     packages: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda")
-    why_not: str = ""  # on the other devices
+    why_not: str = ""  # the reason for the other devices
     environment: tuple[tuple[str, str], ...] = ()
 
 
@@ -38,7 +38,7 @@ def source(loop):
 
 
 def lines_changed(text, plain):
-    """Lines that are new, gone or different."""
+    """Returns the number of lines that are new, gone or different."""
     plain, text = ([line for line in whole.splitlines() if line.strip()] for whole in (plain, text))
     codes = difflib.SequenceMatcher(None, plain, text, autojunk=False).get_opcodes()
     return sum(max(last - first, end - begin) for tag, first, last, begin, end in codes if tag != "equal")

@@ -1,8 +1,8 @@
 """run.py LOOP --job JSON: runs a loop of loops/ in this process, and prints a line of JSON.
 
 The job has layers, width, batch, length, steps, device, device_memory, and die_at: the step in which the process kills
-itself (-1: none). With die_at the loop runs in a child, which is started again once; a session of Geminid's daemon is open
-around both where the loop is one of Geminid's.
+itself (-1: none). With die_at the loop runs in a child, which is restarted once. If the loop is one of Geminid's, a session of
+Geminid's daemon is open around both.
 """
 
 import argparse
@@ -18,12 +18,12 @@ import sys
 import time
 
 LOOPS = pathlib.Path(__file__).parent / "loops"
-UNTIMED_STEPS = 2  # in which memory is taken, and the plan is made
+UNTIMED_STEPS = 2  # these allocate memory and make the plan
 VOCABULARY = 4096
 
 
 def build(torch, job):
-    """A function that makes the model of the comparison."""
+    """Returns a function that makes the model of the comparison."""
     nn, functional = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -61,7 +61,7 @@ def build(torch, job):
 
 
 class Steps:
-    """The batches of the job, and what the loop says of each."""
+    """The batches of the job, and the loop's report about each."""
 
     def __init__(self, torch, job):
         self.torch, self.job, self.losses, self.times = torch, job, [], []
@@ -86,7 +86,7 @@ class Steps:
 
 
 def peak_host_bytes():
-    """Of this process, as the kernel counts it: memory that it shares with a daemon counts when this process uses it."""
+    """Returns this process's peak host memory by the kernel's count. It includes used memory that a daemon shares."""
     status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
@@ -105,12 +105,12 @@ def run(loop, job):
         "losses": steps.losses, "tokens_per_second": steps.tokens_per_second(),
         "host_bytes": peak_host_bytes() - before,
         "device_bytes": torch.cuda.max_memory_allocated() if on_gpu else None}), flush=True)
-    os._exit(0)  # some of the peers leave threads that would not end
+    os._exit(0)  # some peers leave threads that do not end
 
 
 @contextlib.contextmanager
 def daemon_of(loop):
-    """The environment of the loop's processes: with a daemon that outlives them, where it is one of Geminid's."""
+    """Returns the environment of the loop's processes. For Geminid's loops it has a daemon that outlives them."""
     if not loop.startswith("geminid"):
         yield os.environ
         return
@@ -121,7 +121,7 @@ def daemon_of(loop):
 
 
 def killed(loop, arguments, steps):
-    """Starts the loop, which is killed, and starts it again: the steps that the second process did not have to do."""
+    """Starts the loop, which is killed, and restarts it. Returns the steps that the second process did not repeat."""
     with daemon_of(loop) as environment:
         command = [sys.executable, __file__, loop, "--job", json.dumps(arguments), "--child"]
         subprocess.run(command, env={**environment, "PEERS_DIES": "1"}, stdout=subprocess.DEVNULL, check=False)

@@ -1,6 +1,6 @@
-"""A Kubernetes cluster of one node, inside namespaces of its own: no port, file or process of the machine is touched.
+"""A Kubernetes cluster of one node in separate namespaces. It changes no port, file or process of the machine.
 
-What it cannot keep apart are the control groups that the kubelet makes; they are removed at the end.
+The exception are the control groups that the kubelet makes; they are removed at the end.
 """
 
 import json
@@ -13,12 +13,12 @@ import time
 
 from tools.packaging import machine
 
-# Of this network namespace, which nobody else is in.
+# An address in this network namespace, which only the cluster uses.
 ADDRESS = "10.99.0.1"
 SERVER = "https://127.0.0.1:6443"
 NODE = "node"
 PATIENCE_SECONDS = 180
-# The kubelet sets these; they are the whole machine's.
+# The kubelet sets these switches of the whole machine.
 SYSCTLS = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
            "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"]
 OWN_FOLDERS = ["/run", "/var/lib/kubelet", "/var/lib/cni", "/etc/cni", "/var/log/pods", "/var/log/containers"]
@@ -26,17 +26,17 @@ CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
 def in_namespaces(command):
-    """The command line that runs it there. Whatever it starts ends with it."""
+    """Returns the command line that runs a command in the namespaces. All of its processes end with it."""
     return ["unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork", "--kill-child",
             "--mount-proc", *command]
 
 
 def isolate(folder):
-    """Inside: folders, switches of the kernel and a network of its own."""
+    """Prepares the namespaces: separate folders, kernel switches and network."""
     for path in map(pathlib.Path, OWN_FOLDERS):
         path.mkdir(parents=True, exist_ok=True)
         machine.run(["mount", "-t", "tmpfs", "none", str(path)])
-    # Pods use the node's network; the kubelet wants to see that of pods configured all the same.
+    # Pods use the node's network. The kubelet requires a configured pod network all the same.
     network = pathlib.Path("/etc/cni/net.d/10-none.conf")
     network.parent.mkdir()
     network.write_text(json.dumps({"cniVersion": "0.4.0", "name": "none", "type": "loopback"}))
@@ -55,7 +55,7 @@ def isolate(folder):
 
 
 class Node:
-    """Runs while it is used as a context. `binaries` has the server's programs and kubectl."""
+    """A context with a running node. `binaries` has the server's programs and kubectl."""
 
     def __init__(self, folder, binaries, kubectl):
         self.folder = folder
@@ -76,7 +76,7 @@ class Node:
         return self
 
     def __exit__(self, *_):
-        # Containers first: their shims outlive containerd.
+        # Containers end first, because their shims outlive containerd.
         for name, process in reversed(self.processes):
             if name == "kubelet":
                 process.kill()
@@ -107,7 +107,7 @@ class Node:
         return machine.run(["ctr", "-n", "k8s.io", *arguments])
 
     def wait_for(self, what, condition):
-        """Until it is true, whatever goes wrong on the way. How long it took in seconds."""
+        """Waits until the condition is true, and ignores errors meanwhile. Returns the seconds."""
         began = time.monotonic()
         last = ""
         while time.monotonic() < began + PATIENCE_SECONDS:
@@ -165,7 +165,7 @@ class Node:
         self.wait_for("containerd", lambda: self.ctr("version"))
 
     def start_kubelet(self):
-        """Once its images are there."""
+        """Starts the kubelet. Its images must exist."""
         (self.folder / "kubelet.yaml").write_text(json.dumps({
             "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -195,4 +195,4 @@ def _remove_groups():
             try:
                 os.rmdir(folder)
             except OSError:
-                pass  # somebody is still in it; the next run uses it again
+                pass  # a process still uses the group; the next run uses it again

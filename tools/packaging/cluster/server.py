@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes cluster, built of Debian's source package: nobody packages the server itself."""
+"""Builds the programs of a Kubernetes cluster from Debian's source package: no binary package has the server."""
 
 import os
 import pathlib
@@ -7,13 +7,13 @@ import shutil
 
 from tools.packaging import machine
 
-# What there is of each component in the source.
+# The components to build.
 COMPONENTS = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"]
 GENERATED = "pkg/generated/openapi"
 
 
 def build(folder):
-    """Their folder. Takes ten minutes, once, and two gigabytes of disk meanwhile."""
+    """Builds the programs and returns their folder. The first time takes ten minutes and two gigabytes of disk."""
     binaries = folder / "bin"
     if all((binaries / name).exists() for name in COMPONENTS):
         return binaries
@@ -38,7 +38,7 @@ def _go(folder, source, *arguments):
 
 
 def _unpack(folder, source):
-    """With package lists of its own: the machine's need not have sources."""
+    """Unpacks the source with separate package lists, because the machine's may lack sources."""
     print("  fetching the source", flush=True)
     apt = folder / "apt"
     shutil.rmtree(apt, ignore_errors=True)
@@ -62,7 +62,7 @@ def _unpack(folder, source):
 
 
 def _generate_api(folder, source):
-    """The server's own description, which the source package lacks."""
+    """Generates the server's API description, which the source package lacks."""
     if (source / GENERATED / "zz_generated.openapi.go").exists():
         return
     print("  generating the API's description", flush=True)

@@ -1,4 +1,4 @@
-"""What deploy/kubernetes/daemonset does on a real cluster: started, used by jobs, killed, hung, replaced, removed."""
+"""Tests deploy/kubernetes/daemonset on a real cluster: started, used by jobs, killed, hung, replaced, removed."""
 
 import json
 import os
@@ -7,9 +7,9 @@ import signal
 from tools.packaging import machine
 
 SPACE = "geminid"
-# Of the images and the overlay for the trial.
+# The name in the images and in the overlay of the trial.
 TRAINER = "geminid-trainer"
-# Three probes, ten seconds apart, and the grace that a hung daemon is given: see daemonset.yaml.
+# Three probes, ten seconds apart, and the grace time of a hung daemon: see daemonset.yaml.
 LONGEST_UNNOTICED_SECONDS = 110
 
 
@@ -20,7 +20,7 @@ def expect(what, holds, seen=""):
 
 
 def write_overlay(folder, daemonset):
-    """The DaemonSet for a node with little memory and without a network of pods."""
+    """Writes the DaemonSet for a node with little memory and without a network of pods."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "geminid.textproto").write_text(
         'config_version: 1\nmetrics_listen: "0.0.0.0:9464"\nhost_memory: "256MiB"\n'
@@ -38,7 +38,7 @@ def write_overlay(folder, daemonset):
 
 
 def job(name, version, steps):
-    """Two ranks that train through the node's daemon, in a pod that may do nothing else."""
+    """Returns a job of two ranks that train through the node's daemon, in a pod without other permissions."""
     container = {
         "name": "train", "image": f"{TRAINER}:{version}",
         "args": ["--text=/usr/share/common-licenses/GPL-3", "--model=gpt2-tiny", "--ranks=2", f"--steps={steps}",
@@ -66,7 +66,7 @@ class Trial:
     # --- looks ---------------------------------------------------------------------------------------
 
     def daemon_pod(self):
-        """The one that is not about to go."""
+        """Returns the daemon's pod that is not terminating."""
         pods = self.node.get("pods", "-n", SPACE)["items"]
         return next(pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
 
@@ -84,7 +84,7 @@ class Trial:
         raise machine.Failed(f"no task {name}")
 
     def tenants(self, asking):
-        """Who has sessions."""
+        """Returns the tenants that have sessions."""
         said = self.node.kubectl("exec", "-n", "default", f"job/{asking}", "--", "geminictl", "--json", "ls",
                                  "sessions")
         return {session["tenant"] for session in json.loads(said)["sessions"]}

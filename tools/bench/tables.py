@@ -6,7 +6,7 @@ Each function takes `runs`, the rows of each of the entry's commands, and return
 import re
 import statistics
 
-GRIDS = {"1d": "1D", "1d-sequence": "1D-sequence", "2d": "2D", "2.5d": "2.5D, d = 2", "3d": "3D"}
+GRIDS = {"1d-sequence": "1D-sequence", "2d": "2D", "2.5d": "2.5D, d = 2", "3d": "3D"}
 NANOSECONDS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 

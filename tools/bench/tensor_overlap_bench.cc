@@ -44,8 +44,7 @@ struct Grid {
   int depth;
   int products;  // of a backward pass
 };
-constexpr Grid kGrids[] = {{"1d", TensorMode::k1D, 4, 1, 2},
-                           {"1d-sequence", TensorMode::k1DSequence, 4, 1, 2},
+constexpr Grid kGrids[] = {{"1d-sequence", TensorMode::k1DSequence, 4, 1, 2},
                            {"2d", TensorMode::k2D, 4, 1, 4},
                            {"2.5d", TensorMode::k25D, 8, 2, 4},
                            {"3d", TensorMode::k3D, 8, 1, 2}};
@@ -162,7 +161,7 @@ class Layers {
     LinearScratch scratch;
     std::mutex* const alone = AloneOf(static_cast<size_t>(rank.Rank()));
     scratch.products().Watch([=, this] { Stand(kProducts / grid_.products, alone); });
-    const auto layer = Must(ParallelLinear::Make(*groups, {.shape = kShape}, scratch));
+    const auto layer = Must(ParallelLinear<float>::Make(*groups, {.shape = kShape}, scratch));
     const LinearBlocks& blocks = layer->blocks();
     const std::vector<float> x(blocks.x.elements()), w(blocks.w.elements());
     const std::vector<float> dy(blocks.y.elements());
@@ -200,7 +199,7 @@ void BM_Backward(benchmark::State& state) {
   state.SetLabel(grid.name);
 }
 BENCHMARK(BM_Backward)
-    ->ArgsProduct({{0, 1, 2, 3, 4}, {25, 50, 100}})
+    ->ArgsProduct({{0, 1, 2, 3}, {25, 50, 100}})
     ->ArgNames({"grid", "exchanges"})
     ->Unit(benchmark::kMillisecond)
     ->UseManualTime()

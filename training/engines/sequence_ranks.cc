@@ -7,7 +7,7 @@
 namespace geminid::trainer {
 
 absl::StatusOr<SequenceRanks> SequenceRanks::Connect(
-    std::unique_ptr<collectives::Communicator> ranks, const Parallel& parallel, bool on_gpu,
+    std::unique_ptr<collectives::Communicator> ranks, const Parallel& parallel,
     kernels::ThreadPool* threads) {
   SequenceRanks made;
   if (parallel.rings()) {
@@ -15,7 +15,7 @@ absl::StatusOr<SequenceRanks> SequenceRanks::Connect(
     return made;
   }
   made.ranks_ = std::move(ranks);
-  if (parallel.tensor.size > 1 && !on_gpu) {
+  if (parallel.has_grid()) {
     made.heads_ = collectives::MakeHeadsOfPieces(*made.ranks_, threads);
   } else {
     made.swap_ = std::make_unique<collectives::HeadSwap>(made.ranks_.get());

@@ -20,17 +20,16 @@ class SequenceRanks {
  public:
   SequenceRanks() = default;  // sequences are whole
 
-  // Connects as `parallel` says. With tensor parallelism, host and GPU use different exchanges.
-  // `threads` may be null and outlives this object.
+  // Connects as `parallel` says. `threads` may be null and outlives this object.
   static absl::StatusOr<SequenceRanks> Connect(std::unique_ptr<collectives::Communicator> ranks,
-                                               const Parallel& parallel, bool on_gpu,
+                                               const Parallel& parallel,
                                                kernels::ThreadPool* threads);
 
-  // For whole layers, and for shards of layers on a GPU.
+  // For whole layers, and for the shards of layers in 1D.
   SequenceCut Cut(collectives::Memory* memory) const {
     return {.swap = swap_.get(), .ring = ring_.get(), .memory = memory};
   }
-  // For shards of layers on the host; null: sequences are whole.
+  // For the layers of a grid; null: sequences are whole.
   collectives::PieceAttention* attention() const {
     return ring_ != nullptr ? &ring_->attention() : heads_.get();
   }

@@ -55,11 +55,12 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Connect(
   return made;
 }
 
-absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeModel(const MicroBatchShape& shape,
+absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeModel(zero::DataType data_type,
+                                                                    const MicroBatchShape& shape,
                                                                     const TensorPieces& pieces,
                                                                     kernels::ThreadPool* threads) {
   return MakeTensorTransformer(
-      config_, shape, part_,
+      config_, data_type, shape, part_,
       {.groups = *groups_, .ranks = *ranks_, .threads = threads, .pieces = pieces});
 }
 
@@ -73,10 +74,7 @@ absl::Status TensorRanks::CheckPlaces(bool on_gpu) {
       "a device that all share"));
 }
 
-absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataType data_type,
-                                                                    device::Device* device,
-                                                                    const ModelKernels& math,
-                                                                    const SequenceCut& cut) {
+absl::Status TensorRanks::ConnectGpus(device::Device* device) {
   GEMINID_ASSIGN_OR_RETURN(auto control, ranks_->Duplicate("geminid-layers"));
   auto connected = device->ConnectRanks(std::move(control), LayerShare::kDeviceSumBytes);
   if (connected.ok()) {
@@ -86,12 +84,18 @@ absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataTy
     adds_up_by_ = absl::StrCat(ranks_->BackendName(),
                                " and host memory: ", std::string(connected.status().message()));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataType data_type,
+                                                                    const SharePlace& place) {
   const ModelConfig share = ConfigOfShare(config_, grid_.ranks());
   ModelParameters parameters = ParametersOfBlocks(share, part_);
   share_ =
-      std::make_unique<LayerShare>(config_, parameters, ranks_.get(), devices_.get(), *cut.memory);
+      std::make_unique<LayerShare>(config_, parameters, ranks_.get(), devices_.get(), place.memory);
+  const bool on_gpu = place.math.memory() == ModelKernels::Memory::kDevice;
   return MakeTransformerShare(share, data_type, std::move(parameters), share_.get(),
-                              Tiling::Of(share, /*on_gpu=*/true), /*threads=*/nullptr, math, cut);
+                              Tiling::Of(share, on_gpu), place.threads, place.math, place.cut);
 }
 
 std::vector<zero::Parameter> TensorRanks::PartBlocks() const {

@@ -29,21 +29,30 @@ class TensorRanks {
                                                               const collectives::Mesh& mesh,
                                                               collectives::Communicator& world);
 
-  // Makes this rank's model for micro-batches of `shape`. This object outlives the model, and
-  // `threads` too.
-  absl::StatusOr<std::unique_ptr<Transformer>> MakeModel(const MicroBatchShape& shape,
+  // Makes this rank's model of the layers of a grid, for micro-batches of `shape`, on the host.
+  // This object outlives the model, and `threads` too.
+  absl::StatusOr<std::unique_ptr<Transformer>> MakeModel(zero::DataType data_type,
+                                                         const MicroBatchShape& shape,
                                                          const TensorPieces& pieces,
                                                          kernels::ThreadPool* threads);
 
   // INVALID_ARGUMENT on all of the grid's ranks if some compute on GPUs and others do not.
   absl::Status CheckPlaces(bool on_gpu);
-  // Makes this rank's model on `device`, a GPU with the kernels `math`, for micro-batches of any
-  // shape. The grid is 1D. Sums over ranks go from GPU to GPU if a backend can do that, else
-  // through the host memory that `cut` names.
+  // Makes the sums of MakeShare's model go from GPU to GPU if a backend can do that. Without this
+  // call, and otherwise, sums on GPUs go through host memory.
+  absl::Status ConnectGpus(device::Device* device);
+  // How a rank computes its shards: by `math`, and on the host on `threads`, which may be null.
+  // Sums on GPUs pass through `memory`, of the host. All outlive the model.
+  struct SharePlace {
+    const ModelKernels& math;
+    kernels::ThreadPool* threads;
+    SequenceCut cut;
+    collectives::Memory& memory;
+  };
+  // Makes this rank's model of its shards of layers, for micro-batches of any shape. The grid is
+  // 1D. This object outlives the model.
   absl::StatusOr<std::unique_ptr<Transformer>> MakeShare(zero::DataType data_type,
-                                                         device::Device* device,
-                                                         const ModelKernels& math,
-                                                         const SequenceCut& cut);
+                                                         const SharePlace& place);
 
   // This rank's blocks as parameters for an engine. PartBlocks: those of its part, with the pieces
   // of the model's parameters in them. ModelBlocks: those of the whole model.
@@ -54,7 +63,7 @@ class TensorRanks {
   std::unique_ptr<TensorState> JoinState(zero::ModelState* inner) const;
 
   const collectives::Communicator& ranks() const { return *ranks_; }
-  // What carries the sums of MakeShare's model; with the reason if it is not NCCL.
+  // What carries the sums of MakeShare's model on GPUs; with the reason if it is not NCCL.
   const std::string& adds_up_by() const { return adds_up_by_; }
   // Whether this rank is the first that has this block of its part.
   bool Keeps(zero::ParameterId id) const { return part_.blocks[static_cast<size_t>(id)].keeps; }
@@ -71,9 +80,9 @@ class TensorRanks {
   const collectives::TensorGrid grid_;
   std::unique_ptr<collectives::Communicator> ranks_;
   std::unique_ptr<collectives::TensorGroups> groups_;
-  // With layers on GPUs. devices_ is null if no backend copies between the GPUs.
+  // Null if no backend copies between GPUs.
   std::unique_ptr<collectives::Communicator> devices_;
-  std::unique_ptr<LayerShare> share_;
+  std::unique_ptr<LayerShare> share_;  // in 1D
   std::string adds_up_by_;
   TensorParameters part_;
   std::vector<TensorParameters> whole_;  // by rank of the grid

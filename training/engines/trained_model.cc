@@ -13,7 +13,6 @@
 #include "training/engines/pipelined_model.h"
 #include "training/models/fine_tuning.h"
 #include "training/nn/part_source.h"
-#include "training/nn/wide_source.h"
 #include "training/ranks/driver_watch.h"
 #include "training/ranks/engine_source.h"
 #include "training/settings/device_check.h"
@@ -90,8 +89,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   if (options.parallel.sequence > 1) {
     GEMINID_ASSIGN_OR_RETURN(auto sharing, ConnectAlong(TrafficAxis::kSequence, {kSequenceAxis}));
     GEMINID_ASSIGN_OR_RETURN(
-        sequences_,
-        SequenceRanks::Connect(std::move(sharing), options.parallel, on_gpu(), around_.threads));
+        sequences_, SequenceRanks::Connect(std::move(sharing), options.parallel, around_.threads));
   }
   if (options.parallel.expert > 1) {
     GEMINID_ASSIGN_OR_RETURN(experts_, ConnectAlong(TrafficAxis::kExpert, {kExpertAxis}));
@@ -117,9 +115,6 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   }
   GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, mine_, zero));
   source_ = place_->Source(engine_.get(), &around_.session);
-  if (tensor_ != nullptr && !on_gpu() && zero.data_type != zero::DataType::kFloat32) {
-    source_ = MakeWideSource(std::move(source_), parts_.front().transformer->parameters().specs);
-  }
   for (Part& part : parts_) part.source = MakePartSource(source_.get(), part.ids);
   return PrepareAttention();
 }
@@ -183,12 +178,13 @@ uint64_t TrainedModel::MostWorkingSetBytes(uint64_t chunk_elements) const {
 absl::Status TrainedModel::AddPart(const ModelPart& part) {
   const TrainOptions& options = around_.options;
   Part made;
+  // The rows of experts are not as many in each step, as what is planned for must be.
+  const bool in_workspace = !place_->on_gpu() && experts_ == nullptr;
+  const SequenceCut cut = sequences_.Cut(in_workspace ? nullptr : &between_);
   if (options.parallel.tensor.size == 1) {
-    // The rows of experts are not as many in each step, as what is planned for must be.
-    const bool in_workspace = !place_->on_gpu() && experts_ == nullptr;
-    made.transformer = MakeTransformerPart(
-        options.model, options.zero.data_type, part, TilingOf(options), around_.threads,
-        place_->math(), sequences_.Cut(in_workspace ? nullptr : &between_), experts_.get());
+    made.transformer =
+        MakeTransformerPart(options.model, options.zero.data_type, part, TilingOf(options),
+                            around_.threads, place_->math(), cut, experts_.get());
     made.ids = Select(whole_, made.transformer->parameters(), &mine_);
   } else {
     GEMINID_ASSIGN_OR_RETURN(tensor_,
@@ -196,14 +192,18 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
     traffic_.Add(TrafficAxis::kTensor, around_.mesh.Group(around_.world.Rank(), {kTensorAxis}),
                  [ranks = &tensor_->ranks()] { return ranks->Stats(); });
     GEMINID_RETURN_IF_ERROR(tensor_->CheckPlaces(on_gpu()));
-    if (on_gpu()) {
-      GEMINID_ASSIGN_OR_RETURN(made.transformer,
-                               tensor_->MakeShare(options.zero.data_type, DeviceOf(around_.session),
-                                                  place_->math(), sequences_.Cut(&between_)));
-    } else {
+    if (options.parallel.has_grid()) {
       const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
-      GEMINID_ASSIGN_OR_RETURN(made.transformer,
-                               tensor_->MakeModel(shape, PiecesOfLayers(), around_.threads));
+      GEMINID_ASSIGN_OR_RETURN(
+          made.transformer,
+          tensor_->MakeModel(options.zero.data_type, shape, PiecesOfLayers(), around_.threads));
+    } else {
+      if (on_gpu()) GEMINID_RETURN_IF_ERROR(tensor_->ConnectGpus(DeviceOf(around_.session)));
+      GEMINID_ASSIGN_OR_RETURN(
+          made.transformer,
+          tensor_->MakeShare(options.zero.data_type,
+                             {place_->math(), on_gpu() ? nullptr : around_.threads, cut,
+                              /*memory=*/between_}));
     }
     mine_ = tensor_->PartBlocks();
     for (size_t i = 0; i < mine_.size(); ++i) {

@@ -129,7 +129,7 @@ class TrainedModel {
   absl::Status AddPart(const ModelPart& part);
   absl::Status PrepareAttention();
   void LeaveCopiesUncounted();
-  // The slices of the sequences, for shards of layers.
+  // The slices of the sequences, for the layers of a grid.
   TensorPieces PiecesOfLayers() const;
 };
 

@@ -39,9 +39,6 @@ struct Job {
   // The bytes of an fp32 number on a scale where an element takes kElementBytes. 2 if elements are
   // fp32 themselves: all sizes and rates are then given as if they were half as wide.
   std::uint64_t float_bytes = kFloatBytes;
-  // Operations per second of layers that are sharded over ranks, if these compute and exchange in
-  // fp32 whatever the weights are. 0: as all other layers.
-  double float_cut_flops = 0;
   // Only plans that today's engine carries out (executable.h): activations are then recomputed
   // unless the job keeps them.
   bool only_executable = false;

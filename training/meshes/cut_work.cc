@@ -136,37 +136,16 @@ std::vector<Tensor> CutWork::OwnTensors() const {
   return own;
 }
 
-double CutWork::width() const {
-  if (grid_.ranks() == 1 || job_.float_cut_flops == 0) return 1;
-  return static_cast<double>(job_.float_bytes) / forecast::kElementBytes;
-}
-
 double CutWork::OperationsPerSecond() const {
-  if (grid_.ranks() > 1 && job_.float_cut_flops > 0) return job_.float_cut_flops;
   return job_.hardware.flops * job_.hardware.achieved_share;
-}
-
-// Where weights are as wide as what is computed with, they are read where they are.
-std::uint64_t CutWork::WidenedBytes(Operator op) const {
-  if (width() == 1) return 0;
-  std::uint64_t elements = 0, last = 0;
-  for (const Tensor& tensor : OwnTensors()) {
-    const bool used = tensor.used_by == op || (op == Operator::kOutput && tensor.also_output);
-    if (!used) continue;
-    if (elements > 0 && tensor.layer != last) break;  // layers are alike
-    elements += tensor.elements();
-    last = tensor.layer;
-  }
-  return elements * job_.float_bytes;
 }
 
 Saved CutWork::SavedOf(Operator part) const {
   const Saved whole = SavedBytes(model_, part, part_);
-  const double stream = stream_share_ * width(), wide = wide_share_ * width();
   Saved saved;
-  saved.input_bytes = Share(whole.input_bytes, stream);
-  saved.wide_bytes = Share(whole.wide_bytes, wide);
-  saved.rest_bytes = saved.wide_bytes + Share(whole.rest_bytes - whole.wide_bytes, stream);
+  saved.input_bytes = Share(whole.input_bytes, stream_share_);
+  saved.wide_bytes = Share(whole.wide_bytes, wide_share_);
+  saved.rest_bytes = saved.wide_bytes + Share(whole.rest_bytes - whole.wide_bytes, stream_share_);
   return saved;
 }
 
@@ -179,7 +158,7 @@ std::uint64_t CutWork::ScratchBytes(Operator op) const {
     if (op == Operator::kOutput) shape.tokens = std::min(shape.tokens, forecast::kLogitRows);
     most = std::max(most, ScratchElements(grid_, linear.role, shape));
   }
-  return Share(most * forecast::kElementBytes, width());
+  return Share(most * forecast::kElementBytes, 1);
 }
 
 // What a rank keeps of what goes round: keys and values, those that come, and in the backward pass
@@ -188,15 +167,14 @@ std::uint64_t CutWork::RingBytes(Operator op, Turn turn) const {
   if (!Rings() || !forecast::IsAttention(op)) return 0;
   constexpr double kForward = 4, kBackward = 10;
   const double own = KeyElements() / mesh_.sequence * forecast::kElementBytes;
-  return Share(own * (turn == Turn::kForward ? kForward : kBackward), width());
+  return Share(own * (turn == Turn::kForward ? kForward : kBackward), 1);
 }
 
 std::uint64_t CutWork::WorkspaceOf(Operator op, Turn turn) const {
   const forecast::Workspace whole = forecast::WorkspaceOf(model_, op, turn, part_);
-  return whole.batch_bytes + Share(whole.stream_bytes, stream_share_ * width()) +
-         Share(whole.wide_bytes, wide_share_ * width()) +
-         Share(whole.logit_bytes, width() / grid_.side()) + ScratchBytes(op) + RingBytes(op, turn) +
-         WidenedBytes(op);
+  return whole.batch_bytes + Share(whole.stream_bytes, stream_share_) +
+         Share(whole.wide_bytes, wide_share_) + Share(whole.logit_bytes, 1.0 / grid_.side()) +
+         ScratchBytes(op) + RingBytes(op, turn);
 }
 
 double CutWork::ComputeSecondsOf(Operator op, Turn turn) const {
@@ -268,7 +246,7 @@ double CutWork::RingSeconds(Operator op, Turn turn, double travel_seconds) const
 CutWork::Exchanged CutWork::ExchangedOf(Operator op, Turn turn) const {
   Exchanged total;
   const auto add = [&](const Exchange& exchange, const Exchange::Turn& of, bool overlaps) {
-    const double bytes = of.elements * forecast::kElementBytes * width();
+    const double bytes = of.elements * forecast::kElementBytes;
     if (of.calls == 0) return;
     const Link link = LinkOf(exchange.group, job_);
     const double seconds = bytes / link.bytes_per_second + of.messages * link.message_seconds +
@@ -322,7 +300,7 @@ double CutWork::ReceivedBytesOf(Operator op, Turn turn) const {
 
 double CutWork::BoundaryBytes() const {
   return static_cast<double>(part_.tokens() * model_.hidden * forecast::kElementBytes) *
-         stream_share_ * width();
+         stream_share_;
 }
 
 }  // namespace geminid::parallel

@@ -38,9 +38,7 @@ std::vector<PartLinear> LinearsOf(const forecast::Model& model, forecast::Operat
 // attention to the previous ones, except in the last of P turns. Computation waits for the rest of
 // the exchange.
 //
-// Elements are bf16. With Job::float_cut_flops, tensor-parallel layers have activations, exchanges
-// and products in fp32. Each operator then also has an fp32 copy of its weights, whose memory its
-// gradients reuse.
+// Elements are bf16.
 //
 // Memory is sharded as training/nn/parallel/tensor/tensor_traffic.h says: the residual stream as
 // the X of a first layer, heads and the MLP's inside as that of a second, matrices as W.
@@ -87,10 +85,7 @@ class CutWork : public forecast::RankWork {
   double RingSeconds(forecast::Operator op, forecast::Turn turn, double travel_seconds) const;
   double KeyElements() const;
   std::uint64_t ScratchBytes(forecast::Operator op) const;
-  // The bytes of an activation's element, as a multiple of kElementBytes; and the rate of products.
-  double width() const;
   double OperationsPerSecond() const;
-  std::uint64_t WidenedBytes(forecast::Operator op) const;
   forecast::Tensor Cut(forecast::Tensor tensor) const;
 
   const forecast::Model& model_;

@@ -46,11 +46,11 @@ struct MeshAxes {
   bool cuts_model() const { return pipeline > 1 || tensor.size > 1 || expert > 1; }
   // Whether a rank has two chunks of each sequence (training/nn/parallel/sequence/zigzag.h).
   bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
+  // Whether layers are sharded over a grid: over more than the ranks of 1D, whose shards are layers
+  // of their own.
+  bool has_grid() const { return tensor.size > 1 && tensor.mode != collectives::TensorMode::k1D; }
   // Whether only the host can compute the shards of a layer, whatever the device is.
-  bool needs_host() const {
-    const bool cut = tensor.size > 1 && tensor.mode != collectives::TensorMode::k1D;
-    return cut || expert > 1 || rings();
-  }
+  bool needs_host() const { return has_grid() || expert > 1 || rings(); }
   collectives::PipelineShape PipelineOf(int micro_batches) const {
     return {schedule, pipeline, micro_batches, chunks};
   }

@@ -19,7 +19,6 @@ struct RateField {
 };
 constexpr RateField kRates[] = {
     {"operations_per_second", &Place::operations_per_second},
-    {"float_operations_per_second", &Place::float_operations_per_second},
     {"copied_bytes_per_second", &Place::copied_bytes_per_second},
     {"link_bytes_per_second", &Place::link_bytes_per_second},
     {"peer_bytes_per_second", &Place::peer_bytes_per_second},

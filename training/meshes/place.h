@@ -15,11 +15,10 @@ namespace geminid::parallel {
 // Equal ranks on equal hosts. The speeds are those of one rank while all others work, too.
 struct Place {
   int ranks = 1;
-  int hosts = 1;                           // with equally many ranks, numbered host by host
-  std::uint64_t device_bytes = 0;          // of a rank
-  std::uint64_t host_bytes = 0;            // of a host, for training
-  double operations_per_second = 0;        // of a rank, in products
-  double float_operations_per_second = 0;  // in products of fp32
+  int hosts = 1;                     // with equally many ranks, numbered host by host
+  std::uint64_t device_bytes = 0;    // of a rank
+  std::uint64_t host_bytes = 0;      // of a host, for training
+  double operations_per_second = 0;  // of a rank, in products
   double copied_bytes_per_second = 0;
   double link_bytes_per_second = 0;  // to the device
   // What a rank receives from ranks of its host (peer) and of other hosts (network); and the time

@@ -53,7 +53,6 @@ absl::StatusOr<forecast::Job> JobOf(const PlacedRun& run) {
       .host_bytes = run.place.host_bytes,
       .batch = {.sequences = run.sequences / ranks, .sequence_length = run.sequence_length},
       .float_bytes = forecast::kFloatBytes * forecast::kElementBytes / run.element_bytes,
-      .float_cut_flops = run.place.float_operations_per_second,
       .only_executable = true};
   GEMINID_ASSIGN_OR_RETURN(job.optimizer, forecast::FindOptimizer(run.optimizer));
   job.optimizer.small_state = run.small_state;

@@ -115,6 +115,10 @@ std::vector<int32_t> LayerShare::TargetsHere(std::span<const int32_t> targets) c
 }
 
 absl::Status LayerShare::Sum(const Resources& resources, float* values, size_t count) {
+  if (resources.math.memory() == ModelKernels::Memory::kHost) {
+    const std::span<float> all(values, count);
+    return ranks_->AllReduce(all, all, collectives::ReduceOp::kSum);
+  }
   if (device_ == nullptr) {
     return collectives::TellIfRefused(*ranks_, SumThroughHost(resources, values, count));
   }

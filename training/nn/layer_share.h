@@ -40,9 +40,9 @@ class LayerShare {
   // The most bytes that GPUs sum at a time.
   static constexpr size_t kDeviceSumBytes = size_t{16} << 20;
 
-  // `ranks` share the layers, make the same calls, and outlive this object. Buffers of `device` are
-  // GPU memory. If `device` is null, sums pass through a buffer of host memory from `memory`, one
-  // slice at a time.
+  // `ranks` share the layers, make the same calls, and outlive this. On `device` buffers are memory
+  // of the ranks' GPUs; null: sums of a GPU go through memory of the host, a piece at a time, which
+  // `memory` has for it. The host adds up in place.
   LayerShare(const ModelConfig& config, const ModelParameters& parameters,
              collectives::Communicator* ranks, collectives::Communicator* device = nullptr,
              collectives::Memory& memory = collectives::HeapMemory());

@@ -94,20 +94,12 @@ absl::StatusOr<RanksPlace> FindRanksPlace(const TrainOptions& options, size_t th
   GEMINID_RETURN_IF_ERROR(communicator.Barrier());
   GEMINID_ASSIGN_OR_RETURN(const MeasuredSpeed speed,
                            MeasureHostSpeed(options.model, options.zero.data_type, threads));
-  // Of layers that are cut.
-  double float_operations = speed.operations_per_second;
-  if (options.zero.data_type != zero::DataType::kFloat32) {
-    GEMINID_ASSIGN_OR_RETURN(const MeasuredSpeed wide,
-                             MeasureHostSpeed(options.model, zero::DataType::kFloat32, threads));
-    float_operations = wide.operations_per_second;
-  }
   // Half of what a daemon hands out is its device's.
   const uint64_t half = DefaultMemoryBytes() / 2;
   std::vector<double> least = {static_cast<double>(options.device_memory_bytes.value_or(
                                    half / static_cast<uint64_t>(local))),
                                static_cast<double>(options.host_memory_bytes.value_or(half)),
                                speed.operations_per_second,
-                               float_operations,
                                speed.link_bytes_per_second,
                                near.bytes_per_second,
                                -near.message_seconds,
@@ -117,15 +109,14 @@ absl::StatusOr<RanksPlace> FindRanksPlace(const TrainOptions& options, size_t th
   place.device_bytes = static_cast<uint64_t>(least[0]);
   place.host_bytes = static_cast<uint64_t>(least[1]);
   place.operations_per_second = least[2];
-  place.float_operations_per_second = least[3];
-  place.copied_bytes_per_second = least[4];
+  place.copied_bytes_per_second = least[3];
   place.link_bytes_per_second = options.copy_bytes_per_second > 0
                                     ? static_cast<double>(options.copy_bytes_per_second)
                                     : place.copied_bytes_per_second;
-  place.peer_bytes_per_second = least[5];
-  place.peer_message_seconds = -least[6];
-  place.network_bytes_per_second = least[7];
-  place.network_message_seconds = -least[8];
+  place.peer_bytes_per_second = least[4];
+  place.peer_message_seconds = -least[5];
+  place.network_bytes_per_second = least[6];
+  place.network_message_seconds = -least[7];
   return place;
 }
 

@@ -69,17 +69,23 @@ uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape,
   return most;
 }
 
-// Whether a rank computes its shard of each layer as a model (training/nn/layer_share.h): on a GPU.
-bool MayBeShare(const TrainOptions& options) {
-  return options.parallel.tensor.size > 1 && !options.parallel.needs_host();
+// What attention takes beside whole sequences where ranks share them, for `model`, a rank's.
+uint64_t PiecesBytes(const TrainOptions& options, ModelConfig model, MicroBatchShape shape,
+                     const Tiling& tiling, size_t threads) {
+  const zero::DataType type = options.zero.data_type;
+  if (options.parallel.sequence == 1) return 0;
+  const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
+  if (options.parallel.rings()) {
+    return RingBytesBound(model, type, shape, pieces, tiling, threads);
+  }
+  const uint64_t swaps = HeadSwapBytesBound(model, type, shape, pieces, tiling);
+  // Beside it the scratch of a half layer that attends to whole sequences.
+  model.layers = 0;
+  shape.sequence_length = options.model.context;
+  return swaps + WorkspaceBytesBound(model, type, shape, tiling, threads);
 }
 
-// Whether a rank is of a grid whose layers run on the host.
-bool IsOnGrid(const TrainOptions& options) {
-  return options.parallel.tensor.size > 1 && !(options.wants_gpu && MayBeShare(options));
-}
-
-// The workspace of a rank with a shard of each layer.
+// The workspace of a rank with a shard of each layer (training/nn/layer_share.h).
 uint64_t ShareWorkspaceBytes(const TrainOptions& options, const ModelConfig& layers,
                              const MicroBatchShape& shape, size_t threads) {
   const zero::DataType type = options.zero.data_type;
@@ -91,16 +97,9 @@ uint64_t ShareWorkspaceBytes(const TrainOptions& options, const ModelConfig& lay
   constexpr uint64_t kOfToken = 8 * sizeof(float);
   const uint64_t width = LogitsWidth(share.vocabulary);
   const uint64_t output = zero::SizeOf(type) * width + sizeof(float) * (width - share.vocabulary);
-  const Tiling tiling = Tiling::Of(share, /*on_gpu=*/true);
-  uint64_t bytes = WorkspaceBytesBound(share, type, shape, tiling, threads) +
-                   shape.tokens() * (output + kOfToken);
-  if (options.parallel.sequence > 1) {  // attention to whole sequences
-    share.layers = 0;
-    MicroBatchShape whole = shape;
-    whole.sequence_length = options.model.context;
-    bytes += WorkspaceBytesBound(share, type, whole, tiling, threads);
-  }
-  return bytes;
+  const Tiling tiling = Tiling::Of(share, options.wants_gpu);
+  return WorkspaceBytesBound(share, type, shape, tiling, threads) +
+         shape.tokens() * (output + kOfToken) + PiecesBytes(options, share, shape, tiling, threads);
 }
 
 // Padding and spares, which grow with the model up to some chunks. An arena is backed by memory
@@ -225,7 +224,7 @@ uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage s
            HeldInHalves(options, shape, /*keeps=*/false, stage);
   }
   const ModelConfig layers = LayersInFlight(options, stage);
-  if (IsOnGrid(options)) return TensorKeptBytes(options, layers.layers, shape);
+  if (options.parallel.has_grid()) return TensorKeptBytes(options, layers.layers, shape);
   return KeptBytes(ConfigOfShare(layers, options.parallel.tensor.size), options.zero.data_type,
                    shape);
 }
@@ -233,17 +232,15 @@ uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage s
 uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads,
                                OfStage stage) {
   const zero::DataType type = options.zero.data_type;
-  MicroBatchShape shape = ShapeOfShare(options, world_size);
+  const MicroBatchShape shape = ShapeOfShare(options, world_size);
+  ModelConfig layers = LayersInFlight(options, stage);
+  if (options.parallel.has_grid()) {
+    return TensorWorkspaceBytes(options, layers.layers, shape, threads);
+  }
   if (options.parallel.tensor.size > 1) {
-    const ModelConfig in_flight = LayersInFlight(options, stage);
-    const uint64_t on_host = TensorWorkspaceBytes(options, in_flight.layers, shape, threads);
-    if (!MayBeShare(options)) return on_host;
-    const uint64_t on_gpu = ShareWorkspaceBytes(options, in_flight, shape, threads);
-    // Without --device cuda the daemon's device may be either.
-    return options.wants_gpu ? on_gpu : std::max(on_host, on_gpu);
+    return ShareWorkspaceBytes(options, layers, shape, threads);
   }
   const Tiling tiling = TilingOf(options);
-  ModelConfig layers = LayersInFlight(options, stage);
   if (InHalves(options)) layers.layers = 0;
   uint64_t bytes = WorkspaceBytesBound(layers, type, shape, tiling, threads);
   if (InHalves(options)) bytes += HeldInHalves(options, shape, /*keeps=*/false, stage);
@@ -255,24 +252,14 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
     all.sequences *= static_cast<size_t>(options.parallel.expert);
     bytes += WorkspaceBytesBound(half, type, all, tiling, threads);
   }
-  if (options.parallel.sequence == 1) return bytes;
-  const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
-  if (options.parallel.rings()) {
-    return bytes + RingBytesBound(options.model, type, shape, pieces, tiling, threads);
-  }
-  bytes += HeadSwapBytesBound(options.model, type, shape, pieces, tiling);
-  // Beside it the scratch of a half layer that attends to whole sequences.
-  ModelConfig half = options.model;
-  half.layers = 0;
-  shape.sequence_length = options.model.context;
-  return bytes + WorkspaceBytesBound(half, type, shape, tiling, threads);
+  return bytes + PiecesBytes(options, options.model, shape, tiling, threads);
 }
 
 std::vector<uint64_t> ItemBytesOfShare(const TrainOptions& options, int world_size) {
   const Parallel& parallel = options.parallel;
   if (parallel.pipeline > 1 || parallel.expert > 1) return {};
   const MicroBatchShape shape = ShapeOfShare(options, world_size);
-  if (IsOnGrid(options)) return TensorItemBytes(options, shape);
+  if (options.parallel.has_grid()) return TensorItemBytes(options, shape);
   return MakeTransformer(ConfigOfShare(options.model, parallel.tensor.size), options.zero.data_type,
                          TilingOf(options))
       ->ItemBytes(shape);
@@ -280,7 +267,7 @@ std::vector<uint64_t> ItemBytesOfShare(const TrainOptions& options, int world_si
 
 uint64_t InputBytesOfShare(const TrainOptions& options, int world_size) {
   const MicroBatchShape shape = ShapeOfShare(options, world_size);
-  if (IsOnGrid(options)) return TensorStreamBytes(options, shape);
+  if (options.parallel.has_grid()) return TensorStreamBytes(options, shape);
   return shape.tokens() * options.model.hidden * zero::SizeOf(options.zero.data_type);
 }
 

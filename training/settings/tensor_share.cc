@@ -40,19 +40,29 @@ Stream StreamOf(const TrainOptions& options, const MicroBatchShape& shape) {
   return {.elements = rows * (options.model.hidden / pieces(layout.features)), .rows = rows};
 }
 
-// What one half keeps beside its input.
-uint64_t KeptElements(const TrainOptions& options, const MicroBatchShape& shape,
-                      uint64_t per_token) {
+// The bytes of what products read.
+uint64_t ElementBytes(const TrainOptions& options) { return zero::SizeOf(options.zero.data_type); }
+bool IsNarrow(const TrainOptions& options) { return ElementBytes(options) < sizeof(float); }
+
+// What one half keeps beside its input, in bytes: `per_token` of them between its two layers.
+uint64_t HalfKeptBytes(const TrainOptions& options, const MicroBatchShape& shape,
+                       uint64_t per_token) {
   const Stream stream = StreamOf(options, shape);
   const auto ranks = static_cast<uint64_t>(options.parallel.tensor.size);
-  return stream.elements + 2 * stream.rows + shape.tokens() * per_token / ranks;
+  return ElementBytes(options) * stream.elements + sizeof(float) * 2 * stream.rows +
+         shape.tokens() * per_token / ranks;
 }
 
-uint64_t AttentionPerToken(const ModelConfig& model) {
-  return (2 * model.heads + 2 * model.kv_heads) * model.head_dim() + model.heads;
+uint64_t AttentionKeptBytes(const TrainOptions& options, const MicroBatchShape& shape) {
+  const ModelConfig& model = options.model;
+  const uint64_t columns = (2 * model.heads + 2 * model.kv_heads) * model.head_dim();
+  return HalfKeptBytes(options, shape,
+                       ElementBytes(options) * columns + sizeof(float) * model.heads);
 }
-uint64_t MlpPerToken(const ModelConfig& model) {
-  return (model.gated_mlp() ? 2 : 1) * model.intermediate;
+uint64_t MlpKeptBytes(const TrainOptions& options, const MicroBatchShape& shape) {
+  const ModelConfig& model = options.model;
+  return HalfKeptBytes(options, shape,
+                       ElementBytes(options) * (model.gated_mlp() ? 2 : 1) * model.intermediate);
 }
 
 // What the layers take while they run, in bytes: those of a half, the output layer and the loss,
@@ -89,11 +99,13 @@ LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, s
   };
   const collectives::ScratchBytes pieces =
       PiecesOf(options, AttentionOfRank(grid, layers.attention), threads);
+  const collectives::ScratchBy by = {.threads = threads,
+                                     .element = ElementBytes(options),
+                                     .pieces = options.parallel.sequence > 1 ? &pieces : nullptr};
   const uint64_t of_norm = most(ScratchOf(grid, layers.norm));
-  return {.half = std::max({most(ScratchOf(grid, layers.attention, threads,
-                                           options.parallel.sequence > 1 ? &pieces : nullptr)),
-                            most(ScratchOf(grid, layers.mlp, threads)), of_norm}),
-          .output = std::max({most(ScratchOf(grid, layers.logits, threads)), of_norm,
+  return {.half = std::max({most(ScratchOf(grid, layers.attention, by)),
+                            most(ScratchOf(grid, layers.mlp, by)), of_norm}),
+          .output = std::max({most(ScratchOf(grid, layers.logits, by)), of_norm,
                               most(ScratchOf(grid, layers.loss))}),
           .tables = std::max(
               most(ScratchOf(grid, layers.tokens)),
@@ -181,13 +193,11 @@ uint64_t TensorElements(const TrainOptions& options, const ModelPart& part) {
 
 uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
                          const MicroBatchShape& shape) {
-  return layers * sizeof(float) *
-         (KeptElements(options, shape, AttentionPerToken(options.model)) +
-          KeptElements(options, shape, MlpPerToken(options.model)));
+  return layers * (AttentionKeptBytes(options, shape) + MlpKeptBytes(options, shape));
 }
 
 uint64_t TensorStreamBytes(const TrainOptions& options, const MicroBatchShape& shape) {
-  return sizeof(float) * StreamOf(options, shape).elements;
+  return ElementBytes(options) * StreamOf(options, shape).elements;
 }
 
 std::vector<uint64_t> TensorItemBytes(const TrainOptions& options, const MicroBatchShape& shape) {
@@ -195,10 +205,8 @@ std::vector<uint64_t> TensorItemBytes(const TrainOptions& options, const MicroBa
   const uint64_t beside = TensorStreamBytes(options, shape) + kBlocks * kAlignment;
   std::vector<uint64_t> bytes;
   for (uint64_t layer = 0; layer < options.model.layers; ++layer) {
-    for (const uint64_t per_token :
-         {AttentionPerToken(options.model), MlpPerToken(options.model)}) {
-      bytes.push_back(sizeof(float) * KeptElements(options, shape, per_token) + beside);
-    }
+    bytes.push_back(AttentionKeptBytes(options, shape) + beside);
+    bytes.push_back(MlpKeptBytes(options, shape) + beside);
   }
   return bytes;
 }
@@ -208,35 +216,39 @@ uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
   const ModelConfig& model = options.model;
   const TensorGrid grid = GridOf(options.parallel);
   const TensorParameters blocks = *MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0);
-  // What is bf16 is used as fp32, in a place that its gradient takes.
-  const uint64_t widened = options.zero.data_type == zero::DataType::kFloat32 ? 0 : 1;
-  uint64_t largest = 0;  // half: its gradients, and its values turned
   const auto elements = [&](ParameterId id) {
     return blocks.blocks[static_cast<size_t>(id)].spec.elements();
   };
+  const uint64_t element = ElementBytes(options);
+  // What is added to fp32 numbers where those are not in their place.
+  const uint64_t beside = IsNarrow(options) ? sizeof(float) : 0;
+  uint64_t largest = 0;  // half: its gradients, and its values turned
   for (const auto* halves : {&blocks.attention, &blocks.mlp}) {
     uint64_t half = 0;
     for (const ParameterId id : halves->front().all) half += elements(id);
-    largest = std::max(largest, (2 + widened) * half);
+    largest = std::max(largest, (sizeof(float) + element) * half);
   }
   const Stream stream = StreamOf(options, shape);
-  const uint64_t again = std::max(KeptElements(options, shape, AttentionPerToken(model)),
-                                  KeptElements(options, shape, MlpPerToken(model)));
+  const uint64_t again = std::max(AttentionKeptBytes(options, shape), MlpKeptBytes(options, shape));
   const uint64_t words = PaddedVocabulary(grid, model.vocabulary);
   const uint64_t logits = shape.tokens() * words / static_cast<uint64_t>(grid.ranks());
-  const uint64_t output =
-      2 * stream.elements + 4 * stream.rows + logits + (2 + widened) * elements(blocks.output);
+  // What the output layer reads, its logits and their gradient, the block of the rank across, and
+  // the gradient of both.
+  const uint64_t output = (element + sizeof(float)) * stream.elements +
+                          sizeof(float) * (4 * stream.rows + logits) +
+                          std::min(element, beside) * logits +
+                          (sizeof(float) + element + beside) * elements(blocks.output);
   const uint64_t tables =
-      stream.elements +
-      (1 + widened) * (elements(blocks.token_table) +
-                       (blocks.position_table ? elements(*blocks.position_table) : 0));
-  const uint64_t kept = (2 * layers + 3) * stream.elements;  // inputs and gradients
+      (sizeof(float) + beside) * stream.elements +
+      (sizeof(float) + beside) * (elements(blocks.token_table) +
+                                  (blocks.position_table ? elements(*blocks.position_table) : 0));
+  // Inputs and gradients, and one of each in fp32.
+  const uint64_t kept = ((2 * layers + 2) * element + sizeof(float) + beside) * stream.elements;
   const LayerBytes scratch = LayersOf(options, shape, threads);
   const uint64_t ids = 2 * shape.tokens() * sizeof(int32_t);  // and targets
-  return sizeof(float) * kept + ids +
-         std::max({sizeof(float) * (again + largest) + scratch.half,
-                   sizeof(float) * output + scratch.output,
-                   sizeof(float) * tables + scratch.tables}) +
+  return kept + ids +
+         std::max(
+             {again + largest + scratch.half, output + scratch.output, tables + scratch.tables}) +
          kAlignment * (8 * layers + 48);
 }
 

@@ -1,6 +1,7 @@
 #include "training/transformer/tensor_half.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -8,15 +9,23 @@
 namespace geminid::trainer {
 namespace {
 
-constexpr size_t kTile = 32;  // columns and rows: the tile's source and target stay in the cache
+using collectives::Converted;
+using kernels::BFloat16;
 
-// Transposes [rows, columns] to [columns, rows].
-void Transpose(const float* from, size_t rows, size_t columns, float* to) {
+constexpr size_t kTile = 32;  // on a side: both of its faces stay in the cache
+
+BFloat16 To(float value, BFloat16 /*type*/) { return BFloat16::FromFloat(value); }
+float To(float value, float /*type*/) { return value; }
+BFloat16 To(BFloat16 value, BFloat16 /*type*/) { return value; }
+
+// [rows, columns] to [columns, rows].
+template <typename From, typename T>
+void Transpose(const From* from, size_t rows, size_t columns, T* to) {
   for (size_t row = 0; row < rows; row += kTile) {
     for (size_t column = 0; column < columns; column += kTile) {
       for (size_t r = row; r < std::min(rows, row + kTile); ++r) {
         for (size_t c = column; c < std::min(columns, column + kTile); ++c) {
-          to[c * rows + r] = from[r * columns + c];
+          to[c * rows + r] = To(from[r * columns + c], T());
         }
       }
     }
@@ -26,41 +35,80 @@ void Transpose(const float* from, size_t rows, size_t columns, float* to) {
 const ParameterSpec& SpecOf(const TensorParameters& parameters, ParameterId id) {
   return parameters.blocks[static_cast<size_t>(id)].spec;
 }
+bool IsFloat(const ParameterSpec& spec) { return spec.data_type == zero::DataType::kFloat32; }
 
 // The size of a matrix in its stored layout.
 size_t Rows(const ParameterSpec& spec) { return static_cast<size_t>(spec.shape[0]); }
 size_t Columns(const ParameterSpec& spec) { return static_cast<size_t>(spec.shape[1]); }
 
-}  // namespace
-
-std::span<const float> ValuesOf(const ParameterUse& use, const TensorParameters& parameters,
-                                std::optional<ParameterId> id) {
-  if (!id) return {};
-  return {reinterpret_cast<const float*>(use.Weight(*id)), SpecOf(parameters, *id).elements()};
+void Add(std::span<const float> values, float* to) {
+  for (size_t i = 0; i < values.size(); ++i) to[i] += values[i];
 }
-
-void Give(ParameterUse& use, ParameterId id, std::span<const float> gradient) {
-  auto* const to = reinterpret_cast<float*>(use.Gradient(id));
-  if (use.GradientAccumulates(id)) {
-    for (size_t i = 0; i < gradient.size(); ++i) to[i] += gradient[i];
-  } else {
-    std::ranges::copy(gradient, to);
+void Add(std::span<const float> values, BFloat16* to) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    to[i] = BFloat16::FromFloat(to[i].ToFloat() + values[i]);
   }
 }
 
-absl::StatusOr<HalfValues> HalfValues::Of(collectives::LinearScratch& scratch,
+template <typename T>
+absl::Status Put(std::span<const float> gradient, bool adds, T* to) {
+  if (adds) {
+    Add(gradient, to);
+    return absl::OkStatus();
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    std::ranges::copy(gradient, to);
+    return absl::OkStatus();
+  } else {
+    return collectives::Convert(gradient, std::span<T>(to, gradient.size()));
+  }
+}
+
+}  // namespace
+
+template <typename T>
+std::span<const T> MatrixOf(const ParameterUse& use, const TensorParameters& parameters,
+                            ParameterId id) {
+  return {reinterpret_cast<const T*>(use.Weight(id)), SpecOf(parameters, id).elements()};
+}
+
+template <typename T>
+absl::StatusOr<Converted<float>> ValuesOf(collectives::LinearScratch& scratch,
                                           const ParameterUse& use,
                                           const TensorParameters& parameters,
-                                          const TensorHalf& half) {
+                                          std::optional<ParameterId> id) {
+  constexpr char kWhat[] = "parameters in fp32";
+  if (!id) return Converted<float>();
+  if (IsFloat(SpecOf(parameters, *id))) {
+    return Converted<float>::Of(scratch, kWhat, MatrixOf<float>(use, parameters, *id));
+  }
+  return Converted<float>::Of(scratch, kWhat, MatrixOf<T>(use, parameters, *id));
+}
+
+template <typename T>
+absl::Status Give(ParameterUse& use, const TensorParameters& parameters, ParameterId id,
+                  std::span<const float> gradient) {
+  const bool adds = use.GradientAccumulates(id);
+  if (IsFloat(SpecOf(parameters, id))) {
+    return Put(gradient, adds, reinterpret_cast<float*>(use.Gradient(id)));
+  }
+  return Put(gradient, adds, reinterpret_cast<T*>(use.Gradient(id)));
+}
+
+template <typename T>
+absl::StatusOr<HalfValues<T>> HalfValues<T>::Of(collectives::LinearScratch& scratch,
+                                                const ParameterUse& use,
+                                                const TensorParameters& parameters,
+                                                const TensorHalf& half) {
   HalfValues values;
-  values.w1 = ValuesOf(use, parameters, half.w1);
-  values.b1 = ValuesOf(use, parameters, half.b1);
-  values.w2 = ValuesOf(use, parameters, half.w2);
-  values.b2 = ValuesOf(use, parameters, half.b2);
+  values.w1 = MatrixOf<T>(use, parameters, half.w1);
+  values.w2 = MatrixOf<T>(use, parameters, half.w2);
+  GEMINID_ASSIGN_OR_RETURN(values.b1, ValuesOf<T>(scratch, use, parameters, half.b1));
+  GEMINID_ASSIGN_OR_RETURN(values.b2, ValuesOf<T>(scratch, use, parameters, half.b2));
   if (half.layout == Layout::kOutIn) return values;
-  const auto turn = [&](ParameterId id, std::span<const float>* matrix,
-                        collectives::FloatBlock* turned) {
-    GEMINID_ASSIGN_OR_RETURN(*turned, scratch.Take("a matrix that is turned", matrix->size()));
+  const auto turn = [&](ParameterId id, std::span<const T>* matrix,
+                        collectives::ElementBlock<T>* turned) {
+    GEMINID_ASSIGN_OR_RETURN(*turned, scratch.Take<T>("a matrix that is turned", matrix->size()));
     const ParameterSpec& spec = SpecOf(parameters, id);
     Transpose(matrix->data(), Rows(spec), Columns(spec), turned->data());
     *matrix = turned->all();
@@ -89,20 +137,35 @@ absl::StatusOr<HalfGradients> HalfGradients::Allocate(collectives::LinearScratch
   return gradients;
 }
 
-void HalfGradients::Give(ParameterUse& use, const TensorParameters& parameters,
-                         const TensorHalf& half) const {
+template <typename T>
+absl::Status HalfGradients::Give(ParameterUse& use, const TensorParameters& parameters,
+                                 const TensorHalf& half) const {
   for (const auto& [id, gradient] : {std::pair(half.w1, w1), std::pair(half.w2, w2)}) {
     if (half.layout == Layout::kOutIn) {
-      trainer::Give(use, id, gradient);
+      GEMINID_RETURN_IF_ERROR(trainer::Give<T>(use, parameters, id, gradient));
       continue;
     }
     // A matrix in the other layout is used once, so its gradient is written, never added.
     const ParameterSpec& spec = SpecOf(parameters, id);
-    Transpose(gradient.data(), Columns(spec), Rows(spec),
-              reinterpret_cast<float*>(use.Gradient(id)));
+    Transpose(gradient.data(), Columns(spec), Rows(spec), reinterpret_cast<T*>(use.Gradient(id)));
   }
-  if (half.b1) trainer::Give(use, *half.b1, b1);
-  if (half.b2) trainer::Give(use, *half.b2, b2);
+  if (half.b1) GEMINID_RETURN_IF_ERROR(trainer::Give<T>(use, parameters, *half.b1, b1));
+  return half.b2 ? trainer::Give<T>(use, parameters, *half.b2, b2) : absl::OkStatus();
 }
+
+#define GEMINID_INSTANTIATE(T)                                                          \
+  template std::span<const T> MatrixOf<T>(const ParameterUse&, const TensorParameters&, \
+                                          ParameterId);                                 \
+  template absl::StatusOr<Converted<float>> ValuesOf<T>(                                \
+      collectives::LinearScratch&, const ParameterUse&, const TensorParameters&,        \
+      std::optional<ParameterId>);                                                      \
+  template absl::Status Give<T>(ParameterUse&, const TensorParameters&, ParameterId,    \
+                                std::span<const float>);                                \
+  template struct HalfValues<T>;                                                        \
+  template absl::Status HalfGradients::Give<T>(ParameterUse&, const TensorParameters&,  \
+                                               const TensorHalf&) const;
+GEMINID_INSTANTIATE(float)
+GEMINID_INSTANTIATE(BFloat16)
+#undef GEMINID_INSTANTIATE
 
 }  // namespace geminid::trainer

@@ -1,4 +1,5 @@
-// The parameters of a sublayer's two layers in the form of training/nn/parallel/tensor.
+// The parameters of a grid's layers in the form of training/nn/parallel/tensor: matrices of what
+// products read, all else as fp32.
 #ifndef GEMINID_TRAINING_TRANSFORMER_TENSOR_HALF_H_
 #define GEMINID_TRAINING_TRANSFORMER_TENSOR_HALF_H_
 
@@ -8,25 +9,38 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "training/nn/parallel/tensor/linear_scratch.h"
+#include "training/nn/parallel/tensor/operands.h"
 #include "training/nn/parameter_source.h"
 #include "training/nn/tensor_parameters.h"
 
 namespace geminid::trainer {
 
-// The values of a block that `use` holds; empty without an id.
-std::span<const float> ValuesOf(const ParameterUse& use, const TensorParameters& parameters,
-                                std::optional<ParameterId> id);
+// The values of a block of type T while it is used.
+template <typename T>
+std::span<const T> MatrixOf(const ParameterUse& use, const TensorParameters& parameters,
+                            ParameterId id);
 
-// Overwrites a block's values with its gradient, or adds it to an earlier gradient.
-void Give(ParameterUse& use, ParameterId id, std::span<const float> gradient);
+// The values of a block of type T, or one that is fp32 whatever T is, as fp32; empty without.
+template <typename T>
+absl::StatusOr<collectives::Converted<float>> ValuesOf(collectives::LinearScratch& scratch,
+                                                       const ParameterUse& use,
+                                                       const TensorParameters& parameters,
+                                                       std::optional<ParameterId> id);
 
-// The matrices of a sublayer as [out, in]. Matrices in the other layout are transposed copies.
+// Puts a gradient in the place of such a block's values, or adds it to what is there.
+template <typename T>
+absl::Status Give(ParameterUse& use, const TensorParameters& parameters, ParameterId id,
+                  std::span<const float> gradient);
+
+// Matrices as [out, in], for which those of the other layout are turned.
+template <typename T>
 struct HalfValues {
   static absl::StatusOr<HalfValues> Of(collectives::LinearScratch& scratch, const ParameterUse& use,
                                        const TensorParameters& parameters, const TensorHalf& half);
 
-  std::span<const float> w1, b1, w2, b2;
-  collectives::FloatBlock turned1, turned2;
+  std::span<const T> w1, w2;
+  collectives::Converted<float> b1, b2;
+  collectives::ElementBlock<T> turned1, turned2;
 };
 
 // The memory to which the layers write the gradients of HalfValues.
@@ -34,8 +48,10 @@ struct HalfGradients {
   static absl::StatusOr<HalfGradients> Allocate(collectives::LinearScratch& scratch,
                                                 const TensorParameters& parameters,
                                                 const TensorHalf& half);
-  // Gives the gradients to the source, in the stored layout of the blocks.
-  void Give(ParameterUse& use, const TensorParameters& parameters, const TensorHalf& half) const;
+  // To the source, as the blocks lie.
+  template <typename T>
+  absl::Status Give(ParameterUse& use, const TensorParameters& parameters,
+                    const TensorHalf& half) const;
 
   std::span<float> w1, b1, w2, b2;
   collectives::FloatBlock storage;

@@ -43,11 +43,12 @@ TensorLayerOptions TensorLayerOptions::Of(const ModelConfig& config, const Micro
       .loss = {tokens, config.vocabulary}};
 }
 
-absl::StatusOr<TensorLayers> TensorLayers::Make(const ModelConfig& config,
-                                                const MicroBatchShape& shape,
-                                                const TensorPieces& pieces,
-                                                collectives::TensorGroups& groups,
-                                                collectives::LinearScratch& scratch) {
+template <typename T>
+absl::StatusOr<TensorLayers<T>> TensorLayers<T>::Make(const ModelConfig& config,
+                                                      const MicroBatchShape& shape,
+                                                      const TensorPieces& pieces,
+                                                      collectives::TensorGroups& groups,
+                                                      collectives::LinearScratch& scratch) {
   auto options = TensorLayerOptions::Of(config, shape, groups.grid());
   if (config.rotary_scaling.kind != RotaryScaling::Kind::kNone) {
     options.attention.rotary_angles =
@@ -76,6 +77,8 @@ absl::StatusOr<TensorLayers> TensorLayers::Make(const ModelConfig& config,
   GEMINID_RETURN_IF_ERROR(make(options.loss, &layers.loss));
   return layers;
 }
+template struct TensorLayers<float>;
+template struct TensorLayers<kernels::BFloat16>;
 
 TableExchange::TableExchange(const TensorGrid& grid, collectives::Communicator& ranks)
     : ranks_(ranks), across_(ranks.Rank()) {
@@ -93,12 +96,16 @@ TableExchange::TableExchange(const TensorGrid& grid, collectives::Communicator& 
   }
 }
 
-absl::Status TableExchange::Across(std::span<const float> mine, std::span<float> theirs) {
+template <typename T>
+absl::Status TableExchange::Across(std::span<const T> mine, std::span<T> theirs) {
   if (across_ == ranks_.Rank()) {
     std::ranges::copy(mine, theirs.begin());
     return absl::OkStatus();
   }
   return ranks_.SendReceive(mine, across_, theirs, across_);
 }
+template absl::Status TableExchange::Across(std::span<const float>, std::span<float>);
+template absl::Status TableExchange::Across(std::span<const kernels::BFloat16>,
+                                            std::span<kernels::BFloat16>);
 
 }  // namespace geminid::trainer

@@ -42,13 +42,15 @@ struct TensorLayerOptions {
   collectives::LogitsShape loss;
 };
 
+// T is float or kernels::BFloat16: what products read.
+template <typename T>
 struct TensorLayers {
   std::unique_ptr<collectives::ParallelEmbedding> tokens;
   std::unique_ptr<collectives::ParallelEmbedding> positions;  // null: positions are rotary
   std::unique_ptr<collectives::ParallelNorm> norm;
-  std::unique_ptr<collectives::ParallelAttention> attention;
-  std::unique_ptr<collectives::ParallelMlp> mlp;
-  std::unique_ptr<collectives::ParallelLinear> logits;
+  std::unique_ptr<collectives::ParallelAttention<T>> attention;
+  std::unique_ptr<collectives::ParallelMlp<T>> mlp;
+  std::unique_ptr<collectives::ParallelLinear<T>> logits;
   std::unique_ptr<collectives::ParallelCrossEntropy> loss;
 
   // `groups` and `scratch` outlive the layers. INVALID_ARGUMENT for the reasons of the layers'
@@ -69,9 +71,9 @@ class TableExchange {
 
   // Whether blocks differ. A rank on the grid's diagonal then exchanges with itself.
   bool is_needed() const { return needed_; }
-  // Sends this rank's block to the rank with row and column swapped, and receives that rank's
-  // block.
-  absl::Status Across(std::span<const float> mine, std::span<float> theirs);
+  // Gives the rank across this one's block, and takes its.
+  template <typename T>
+  absl::Status Across(std::span<const T> mine, std::span<T> theirs);
 
  private:
   collectives::Communicator& ranks_;

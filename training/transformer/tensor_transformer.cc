@@ -1,6 +1,7 @@
 #include "training/transformer/tensor_transformer.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,12 +16,22 @@
 namespace geminid::trainer {
 namespace {
 
+using collectives::Converted;
+using collectives::ElementBlock;
 using collectives::FloatBlock;
 using collectives::Range;
+using collectives::RoundedResults;
 
+template <typename T>
 struct KeptHalf final : KeptSublayer {
-  FloatBlock statistics, normed, inner;
+  FloatBlock statistics;
+  ElementBlock<T> normed, inner;
 };
+
+float ToFloat(float value) { return value; }
+float ToFloat(kernels::BFloat16 value) { return value.ToFloat(); }
+void Store(float value, float* to) { *to = value; }
+void Store(float value, kernels::BFloat16* to) { *to = kernels::BFloat16::FromFloat(value); }
 
 template <typename Element>
 std::span<Element> Cut(std::span<Element> all, const Range& range) {
@@ -41,12 +52,18 @@ ModelParameters Described(const TensorParameters& blocks) {
   return described;
 }
 
-// A grid's layers, for micro-batches of one shape.
-class GridLayers final : public DecoderLayers<float> {
+// A grid's layers, of micro-batches of one shape. What products read and what is kept is T. Norms,
+// tables and sums are fp32.
+template <typename T>
+class GridLayers final : public DecoderLayers<T> {
  public:
+  using typename DecoderLayers<T>::Run;
+  using typename DecoderLayers<T>::Abilities;
+  using DecoderLayers<T>::config;
+
   GridLayers(const ModelConfig& model, const MicroBatchShape& shape, const TensorParameters& blocks,
              const TensorSurroundings& around)
-      : DecoderLayers(model, Described(blocks)),
+      : DecoderLayers<T>(model, Described(blocks)),
         shape_(shape),
         pieces_(around.pieces),
         blocks_(blocks),
@@ -64,7 +81,7 @@ class GridLayers final : public DecoderLayers<float> {
 
   absl::Status Prepare(collectives::TensorGroups& groups) {
     GEMINID_ASSIGN_OR_RETURN(layers_,
-                             TensorLayers::Make(config(), shape_, pieces_, groups, scratch_));
+                             TensorLayers<T>::Make(config(), shape_, pieces_, groups, scratch_));
     return absl::OkStatus();
   }
 
@@ -95,33 +112,40 @@ class GridLayers final : public DecoderLayers<float> {
     return absl::OkStatus();
   }
 
-  absl::Status Embed(Run& run, const ParameterUse& use, float* x) override {
-    const std::span<float> out(x, elements());
-    GEMINID_RETURN_IF_ERROR(
-        layers_.tokens->Forward(IdsOf(run), Value(use, blocks_.token_table), out));
-    if (!blocks_.position_table) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const FloatBlock more, Take("learned positions", elements()));
-    GEMINID_RETURN_IF_ERROR(layers_.positions->Forward(
-        PositionsHere(), Value(use, blocks_.position_table), more.all()));
-    for (size_t i = 0; i < out.size(); ++i) x[i] += more.data()[i];
-    return absl::OkStatus();
+  absl::Status Embed(Run& run, const ParameterUse& use, T* x) override {
+    GEMINID_ASSIGN_OR_RETURN(const auto out, Rounding(x));
+    {
+      GEMINID_ASSIGN_OR_RETURN(const auto table, Value(use, blocks_.token_table));
+      GEMINID_RETURN_IF_ERROR(layers_.tokens->Forward(IdsOf(run), table.all(), out.all()));
+    }
+    if (blocks_.position_table) {
+      GEMINID_ASSIGN_OR_RETURN(const FloatBlock more, Take("learned positions", elements()));
+      GEMINID_ASSIGN_OR_RETURN(const auto table, Value(use, blocks_.position_table));
+      GEMINID_RETURN_IF_ERROR(layers_.positions->Forward(PositionsHere(), table.all(), more.all()));
+      for (size_t i = 0; i < more.size(); ++i) out.all()[i] += more.data()[i];
+    }
+    return out.Round();
   }
   absl::Status EmbedBackward(Run& run, ParameterUse& use) override {
+    GEMINID_ASSIGN_OR_RETURN(const auto dx, Wide(run.gradient.data()));
     GEMINID_RETURN_IF_ERROR(
-        TableBackward(run, use, *layers_.tokens, IdsOf(run), blocks_.token_table));
+        TableBackward(use, *layers_.tokens, IdsOf(run), blocks_.token_table, dx.all()));
     if (!blocks_.position_table) return absl::OkStatus();
-    return TableBackward(run, use, *layers_.positions, PositionsHere(), *blocks_.position_table);
+    return TableBackward(use, *layers_.positions, PositionsHere(), *blocks_.position_table,
+                         dx.all());
   }
 
   absl::StatusOr<std::unique_ptr<KeptSublayer>> Keep(const Resources& resources,
                                                      const HalfContext& /*context*/,
                                                      Sublayer::Kind kind) const override {
     WorkspaceMemory memory(resources.workspace);
+    constexpr char kWhat[] = "what a cut layer keeps";
     const auto take = [&](size_t elements) {
-      return FloatBlock::Allocate(memory, "what a cut layer keeps", elements);
+      return ElementBlock<T>::Allocate(memory, kWhat, elements);
     };
-    auto kept = std::make_unique<KeptHalf>();
-    GEMINID_ASSIGN_OR_RETURN(kept->statistics, take(layers_.norm->statistics()));
+    auto kept = std::make_unique<KeptHalf<T>>();
+    GEMINID_ASSIGN_OR_RETURN(kept->statistics,
+                             FloatBlock::Allocate(memory, kWhat, layers_.norm->statistics()));
     GEMINID_ASSIGN_OR_RETURN(kept->normed, take(elements()));
     GEMINID_ASSIGN_OR_RETURN(
         kept->inner, take(IsAttention(kind) ? layers_.attention->kept() : layers_.mlp->kept()));
@@ -129,71 +153,76 @@ class GridLayers final : public DecoderLayers<float> {
   }
 
   absl::Status Forward(Run& run, zero::Pass /*pass*/, const Sublayer& which,
-                       const ParameterUse& use, const SublayerForward<float>& flow,
+                       const ParameterUse& use, const SublayerForward<T>& flow,
                        const KeptSublayer* kept) override {
     GEMINID_ASSIGN_OR_RETURN(const auto passing, RoomUnless(kept, run, which));
-    GEMINID_RETURN_IF_ERROR(Compute(use, which, flow.x, Either(kept, passing), OfStream(flow.out)));
-    for (size_t i = 0; i < elements(); ++i) flow.out[i] += flow.residual[i];
-    return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const auto out, Rounding(flow.out));
+    GEMINID_RETURN_IF_ERROR(Compute(use, which, flow.x, Either(kept, passing), out.all()));
+    for (size_t i = 0; i < elements(); ++i) out.all()[i] += ToFloat(flow.residual[i]);
+    return out.Round();
   }
 
   absl::Status Backward(Run& run, const Sublayer& which, ParameterUse& use,
-                        const SublayerBackward<float>& flow, const KeptSublayer* kept) override {
+                        const SublayerBackward<T>& flow, const KeptSublayer* kept) override {
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock dn, Take("the gradient of a norm", elements()));
     GEMINID_ASSIGN_OR_RETURN(const auto again, RoomUnless(kept, run, which));
-    const KeptHalf& half = Either(kept, again);
+    const KeptHalf<T>& half = Either(kept, again);
     if (again != nullptr) GEMINID_RETURN_IF_ERROR(Compute(use, which, flow.x, half, dn.all()));
     GEMINID_RETURN_IF_ERROR(LayersBackward(use, which, half, OfStream(flow.dy), dn.all()));
     GEMINID_RETURN_IF_ERROR(
         NormBackward(use, PlacesOf(which).norm, flow.x, half.statistics, dn.all()));
-    for (size_t i = 0; i < elements(); ++i) flow.dx[i] = flow.residual[i] + dn.data()[i];
+    for (size_t i = 0; i < elements(); ++i) {
+      Store(ToFloat(flow.residual[i]) + dn.data()[i], &flow.dx[i]);
+    }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<double> Loss(Run& run, const ParameterUse& use, const float* x) override {
+  absl::StatusOr<double> Loss(Run& run, const ParameterUse& use, const T* x) override {
     GEMINID_ASSIGN_OR_RETURN(const Output output, ComputeOutput(use, x));
     return LossOf(run, output);
   }
 
-  absl::StatusOr<double> LossBackward(Run& run, ParameterUse& use, const float* x,
+  absl::StatusOr<double> LossBackward(Run& run, ParameterUse& use, const T* x,
                                       float gradient_scale) override {
     GEMINID_ASSIGN_OR_RETURN(const Output output, ComputeOutput(use, x));
     GEMINID_ASSIGN_OR_RETURN(const double loss, LossOf(run, output));
     const std::span<float> logits = output.logits.all();
     GEMINID_RETURN_IF_ERROR(layers_.loss->Backward(logits, TargetsOf(run), output.of_loss.all(),
                                                    gradient_scale, logits));
-    GEMINID_ASSIGN_OR_RETURN(const FloatBlock dw,
-                             Take("the gradient of the output layer", output.weight.size()));
-    const std::span<float> gradient = OfStream(run.gradient.data());
-    GEMINID_RETURN_IF_ERROR(layers_.logits->Backward(output.normed.all(), output.weight, logits,
-                                                     {.x = gradient, .w = dw.all(), .bias = {}}));
-    if (is_exchanged()) {  // the swapped rank stores this block
-      GEMINID_RETURN_IF_ERROR(exchange_.Across(dw.all(), output.table.all()));
-    }
-    Give(use, blocks_.output, is_exchanged() ? output.table.all() : dw.all());
-    GEMINID_RETURN_IF_ERROR(NormBackward(use, blocks_.final_norm, x, output.statistics, gradient));
+    GEMINID_ASSIGN_OR_RETURN(const auto dx, Rounding(run.gradient.data()));
+    GEMINID_RETURN_IF_ERROR(LogitsBackward(use, output, logits, dx.all()));
+    GEMINID_RETURN_IF_ERROR(NormBackward(use, blocks_.final_norm, x, output.statistics, dx.all()));
+    GEMINID_RETURN_IF_ERROR(dx.Round());
     return loss;
   }
 
  private:
   // The values of the last norm and of the output layer.
   struct Output {
-    FloatBlock statistics, normed;
-    FloatBlock table;  // the swapped rank's block, if the output layer needs it
+    FloatBlock statistics;
+    ElementBlock<T> normed;
+    ElementBlock<T> table;  // of the rank across, where the output layer needs that
     FloatBlock logits, of_loss;
-    std::span<const float> weight;
+    std::span<const T> weight;
   };
 
   size_t elements() const { return layers_.norm->blocks().x.elements(); }
   bool is_exchanged() const { return config().tied_output() && exchange_.is_needed(); }
 
-  // This rank's block of the residual stream.
-  template <typename Float>
-  std::span<Float> OfStream(Float* data) const {
+  // Of the residual stream, this rank's.
+  template <typename Element>
+  std::span<Element> OfStream(Element* data) const {
     return {data, elements()};
   }
-  std::span<const float> Value(const ParameterUse& use, std::optional<ParameterId> id) const {
-    return ValuesOf(use, blocks_, id);
+  // The same as fp32, and what is rounded to it.
+  absl::StatusOr<Converted<float>> Wide(const T* data) {
+    return Converted<float>::Of(scratch_, "a residual stream in fp32", OfStream(data));
+  }
+  absl::StatusOr<RoundedResults<T>> Rounding(T* to) {
+    return RoundedResults<T>::For(scratch_, "what is added to a residual stream", OfStream(to));
+  }
+  absl::StatusOr<Converted<float>> Value(const ParameterUse& use, std::optional<ParameterId> id) {
+    return ValuesOf<T>(scratch_, use, blocks_, id);
   }
   absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
     return scratch_.Take(what, elements);
@@ -226,86 +255,121 @@ class GridLayers final : public DecoderLayers<float> {
     if (kept != nullptr) return nullptr;
     return Keep(run.resources, run.context, which.kind);
   }
-  static const KeptHalf& Either(const KeptSublayer* kept,
-                                const std::unique_ptr<KeptSublayer>& room) {
-    return static_cast<const KeptHalf&>(kept != nullptr ? *kept : *room);
+  static const KeptHalf<T>& Either(const KeptSublayer* kept,
+                                   const std::unique_ptr<KeptSublayer>& room) {
+    return static_cast<const KeptHalf<T>&>(kept != nullptr ? *kept : *room);
   }
 
-  absl::Status Normalise(const ParameterUse& use, const NormPlace& place, const float* x,
-                         const FloatBlock& statistics, const FloatBlock& normed) {
-    return layers_.norm->Forward(OfStream(x), Value(use, place.gain), Value(use, place.shift),
-                                 statistics.all(), normed.all());
+  absl::Status Normalise(const ParameterUse& use, const NormPlace& place, const T* x,
+                         const FloatBlock& statistics, std::span<T> normed) {
+    GEMINID_ASSIGN_OR_RETURN(const auto gain, Value(use, place.gain));
+    GEMINID_ASSIGN_OR_RETURN(const auto shift, Value(use, place.shift));
+    if constexpr (std::is_same_v<T, float>) {
+      return layers_.norm->Forward(OfStream(x), gain.all(), shift.all(), statistics.all(), normed);
+    } else {
+      GEMINID_ASSIGN_OR_RETURN(const FloatBlock wide, Take("a norm in fp32", elements()));
+      GEMINID_RETURN_IF_ERROR(collectives::Convert(OfStream(x), wide.all()));
+      GEMINID_RETURN_IF_ERROR(
+          layers_.norm->Forward(wide.all(), gain.all(), shift.all(), statistics.all(), wide.all()));
+      return collectives::Convert(std::span<const float>(wide.all()), normed);
+    }
   }
 
   // y = f(norm(x)).
-  absl::Status Compute(const ParameterUse& use, const Sublayer& which, const float* x,
-                       const KeptHalf& kept, std::span<float> y) {
+  absl::Status Compute(const ParameterUse& use, const Sublayer& which, const T* x,
+                       const KeptHalf<T>& kept, std::span<float> y) {
     const TensorHalf& half = PlacesOf(which);
-    GEMINID_RETURN_IF_ERROR(Normalise(use, half.norm, x, kept.statistics, kept.normed));
-    GEMINID_ASSIGN_OR_RETURN(const HalfValues values, HalfValues::Of(scratch_, use, blocks_, half));
+    GEMINID_RETURN_IF_ERROR(Normalise(use, half.norm, x, kept.statistics, kept.normed.all()));
+    GEMINID_ASSIGN_OR_RETURN(const auto values, HalfValues<T>::Of(scratch_, use, blocks_, half));
     return With(which, [&](auto& layers) {
-      return layers.Forward(kept.normed.all(), {values.w1, values.b1, values.w2, values.b2},
+      return layers.Forward(kept.normed.all(),
+                            {values.w1, values.b1.all(), values.w2, values.b2.all()},
                             kept.inner.all(), y);
     });
   }
 
-  // Computes dn, the gradient of the norm's output, and the gradients of the two layers. `dn` is
-  // not `dy`.
-  absl::Status LayersBackward(ParameterUse& use, const Sublayer& which, const KeptHalf& kept,
-                              std::span<const float> dy, std::span<float> dn) {
+  // dn of what the norm gave, and the gradients of the two layers.
+  absl::Status LayersBackward(ParameterUse& use, const Sublayer& which, const KeptHalf<T>& kept,
+                              std::span<const T> dy, std::span<float> dn) {
     const TensorHalf& half = PlacesOf(which);
     GEMINID_ASSIGN_OR_RETURN(const HalfGradients gradients,
                              HalfGradients::Allocate(scratch_, blocks_, half));
     {
-      GEMINID_ASSIGN_OR_RETURN(const HalfValues values,
-                               HalfValues::Of(scratch_, use, blocks_, half));
+      GEMINID_ASSIGN_OR_RETURN(const auto values, HalfValues<T>::Of(scratch_, use, blocks_, half));
       GEMINID_RETURN_IF_ERROR(With(which, [&](auto& layers) {
-        return layers.Backward(kept.normed.all(), {values.w1, values.b1, values.w2, values.b2},
-                               kept.inner.all(), dy,
-                               {dn, gradients.w1, gradients.b1, gradients.w2, gradients.b2});
+        return layers.Backward(
+            kept.normed.all(), {values.w1, values.b1.all(), values.w2, values.b2.all()},
+            kept.inner.all(), dy, {dn, gradients.w1, gradients.b1, gradients.w2, gradients.b2});
       }));
     }
-    gradients.Give(use, blocks_, half);
-    return absl::OkStatus();
+    return gradients.Give<T>(use, blocks_, half);
   }
 
-  // Replaces the gradient of the norm's output by the gradient of its input.
-  absl::Status NormBackward(ParameterUse& use, const NormPlace& place, const float* x,
+  // In the place of the gradient of what the norm gave, that of what it took.
+  absl::Status NormBackward(ParameterUse& use, const NormPlace& place, const T* x,
                             const FloatBlock& statistics, std::span<float> gradient) {
     const size_t count = layers_.norm->blocks().parameter.count;
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock gradients,
                              Take("the gradients of a norm", place.shift ? 2 * count : count));
     const std::span<float> gain = gradients.all().first(count);
     const std::span<float> shift = gradients.all().subspan(count);
-    GEMINID_RETURN_IF_ERROR(layers_.norm->Backward(OfStream(x), Value(use, place.gain),
-                                                   statistics.all(), gradient,
-                                                   {.x = gradient, .gamma = gain, .beta = shift}));
-    Give(use, place.gain, gain);
-    if (place.shift) Give(use, *place.shift, shift);
-    return absl::OkStatus();
+    {
+      GEMINID_ASSIGN_OR_RETURN(const auto wide, Wide(x));
+      GEMINID_ASSIGN_OR_RETURN(const auto values, Value(use, place.gain));
+      GEMINID_RETURN_IF_ERROR(
+          layers_.norm->Backward(wide.all(), values.all(), statistics.all(), gradient,
+                                 {.x = gradient, .gamma = gain, .beta = shift}));
+    }
+    GEMINID_RETURN_IF_ERROR(Give<T>(use, blocks_, place.gain, gain));
+    return place.shift ? Give<T>(use, blocks_, *place.shift, shift) : absl::OkStatus();
   }
 
-  absl::StatusOr<Output> ComputeOutput(const ParameterUse& use, const float* x) {
+  absl::StatusOr<Output> ComputeOutput(const ParameterUse& use, const T* x) {
     Output output;
-    const auto take = [&](size_t count, FloatBlock* block) {
-      GEMINID_ASSIGN_OR_RETURN(*block, Take("the output layer", count));
+    const auto take = [&]<typename Element>(size_t count, ElementBlock<Element>* block) {
+      GEMINID_ASSIGN_OR_RETURN(*block, scratch_.Take<Element>("the output layer", count));
       return absl::OkStatus();
     };
     GEMINID_RETURN_IF_ERROR(take(layers_.norm->statistics(), &output.statistics));
     GEMINID_RETURN_IF_ERROR(take(elements(), &output.normed));
     GEMINID_RETURN_IF_ERROR(take(layers_.logits->blocks().y.elements(), &output.logits));
     GEMINID_RETURN_IF_ERROR(take(layers_.loss->statistics(), &output.of_loss));
-    output.weight = Value(use, blocks_.output);
+    output.weight = MatrixOf<T>(use, blocks_, blocks_.output);
     if (is_exchanged()) {
       GEMINID_RETURN_IF_ERROR(take(output.weight.size(), &output.table));
       GEMINID_RETURN_IF_ERROR(exchange_.Across(output.weight, output.table.all()));
       output.weight = output.table.all();
     }
     GEMINID_RETURN_IF_ERROR(
-        Normalise(use, blocks_.final_norm, x, output.statistics, output.normed));
+        Normalise(use, blocks_.final_norm, x, output.statistics, output.normed.all()));
     GEMINID_RETURN_IF_ERROR(
         layers_.logits->Forward(output.normed.all(), output.weight, {}, output.logits.all()));
     return output;
+  }
+
+  // From the gradient of the logits that of what the output layer read, and of the layer.
+  absl::Status LogitsBackward(ParameterUse& use, const Output& output,
+                              std::span<const float> dlogits, std::span<float> dx) {
+    GEMINID_ASSIGN_OR_RETURN(const FloatBlock dw,
+                             Take("the gradient of the output layer", output.weight.size()));
+    {
+      GEMINID_ASSIGN_OR_RETURN(const auto dy,
+                               Converted<T>::Of(scratch_, "the gradient of logits", dlogits));
+      GEMINID_RETURN_IF_ERROR(layers_.logits->Backward(output.normed.all(), output.weight, dy.all(),
+                                                       {.x = dx, .w = dw.all(), .bias = {}}));
+    }
+    const std::span<const float> mine = dw.all();
+    if (!is_exchanged()) return Give<T>(use, blocks_, blocks_.output, mine);
+    // The block that the rank across keeps.
+    {
+      GEMINID_ASSIGN_OR_RETURN(const auto away,
+                               Converted<T>::Of(scratch_, "the gradient of a table", mine));
+      GEMINID_RETURN_IF_ERROR(exchange_.Across(away.all(), output.table.all()));
+    }
+    GEMINID_ASSIGN_OR_RETURN(const auto here,
+                             Converted<float>::Of(scratch_, "the gradient of a table",
+                                                  std::span<const T>(output.table.all())));
+    return Give<T>(use, blocks_, blocks_.output, here.all());
   }
 
   absl::StatusOr<double> LossOf(const Run& run, const Output& output) {
@@ -315,14 +379,13 @@ class GridLayers final : public DecoderLayers<float> {
     return has_loss_ ? loss.sum : 0;
   }
 
-  absl::Status TableBackward(const Run& run, ParameterUse& use,
-                             collectives::ParallelEmbedding& layer, std::span<const int32_t> ids,
-                             ParameterId table) {
+  absl::Status TableBackward(ParameterUse& use, collectives::ParallelEmbedding& layer,
+                             std::span<const int32_t> ids, ParameterId table,
+                             std::span<const float> dx) {
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock gradient,
                              Take("the gradient of a table", layer.blocks().table.elements()));
-    GEMINID_RETURN_IF_ERROR(layer.Backward(ids, OfStream(run.gradient.data()), gradient.all()));
-    Give(use, table, gradient.all());
-    return absl::OkStatus();
+    GEMINID_RETURN_IF_ERROR(layer.Backward(ids, dx, gradient.all()));
+    return Give<T>(use, blocks_, table, gradient.all());
   }
 
   const MicroBatchShape shape_;
@@ -332,18 +395,21 @@ class GridLayers final : public DecoderLayers<float> {
   collectives::LinearScratch scratch_;
   TableExchange exchange_;
   const bool has_loss_;
-  TensorLayers layers_;
-  std::vector<int32_t> positions_;  // the position of each token of a micro-batch in its sequence
+  TensorLayers<T> layers_;
+  std::vector<int32_t> positions_;  // of each token of a micro-batch in its sequence
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transformer>> MakeTensorTransformer(
-    const ModelConfig& config, const MicroBatchShape& shape, const TensorParameters& parameters,
-    const TensorSurroundings& around) {
-  auto layers = std::make_unique<GridLayers>(config, shape, parameters, around);
-  GEMINID_RETURN_IF_ERROR(layers->Prepare(around.groups));
-  return MakeDecoder<float>(std::move(layers), HostKernels(), /*threads=*/nullptr);
+    const ModelConfig& config, zero::DataType data_type, const MicroBatchShape& shape,
+    const TensorParameters& parameters, const TensorSurroundings& around) {
+  const auto make = [&]<typename T>(T) -> absl::StatusOr<std::unique_ptr<Transformer>> {
+    auto layers = std::make_unique<GridLayers<T>>(config, shape, parameters, around);
+    GEMINID_RETURN_IF_ERROR(layers->Prepare(around.groups));
+    return MakeDecoder<T>(std::move(layers), HostKernels(), /*threads=*/nullptr);
+  };
+  return data_type == zero::DataType::kFloat32 ? make(float{}) : make(kernels::BFloat16{});
 }
 
 }  // namespace geminid::trainer

@@ -1,6 +1,10 @@
 // A transformer, or a part of one, whose layers are sharded over the ranks of a grid: a decoder
-// (decoder.h) of the layers of training/nn/parallel/tensor, in fp32. training/nn/wide_source.h
-// presents its parameters as fp32.
+// (decoder.h) of the layers of training/nn/parallel/tensor. In 1D the shards are layers of their
+// own (training/nn/layer_share.h).
+//
+// In bf16 the residual stream, what is kept, and all that products read is bf16, also between
+// ranks. What products give and what is added up is fp32 until it is complete. So are norms and
+// tables while they are computed with.
 //
 // For each layer a rank stores its blocks of the input, of the norm's output, and of the values
 // that the layer keeps. If activations are recomputed, it stores the input alone. These values and
@@ -34,8 +38,8 @@ struct TensorSurroundings {
 // INVALID_ARGUMENT names the size that must be divisible, and the divisor. Remember and NextLogits
 // are UNIMPLEMENTED.
 absl::StatusOr<std::unique_ptr<Transformer>> MakeTensorTransformer(
-    const ModelConfig& config, const MicroBatchShape& shape, const TensorParameters& parameters,
-    const TensorSurroundings& around);
+    const ModelConfig& config, zero::DataType data_type, const MicroBatchShape& shape,
+    const TensorParameters& parameters, const TensorSurroundings& around);
 
 }  // namespace geminid::trainer
 

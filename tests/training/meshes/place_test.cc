@@ -20,7 +20,6 @@ PlacedRun FourRanks() {
                     .device_bytes = std::uint64_t{4} << 30,
                     .host_bytes = std::uint64_t{64} << 30,
                     .operations_per_second = 1e11,
-                    .float_operations_per_second = 2e11,
                     .copied_bytes_per_second = 1e10,
                     .link_bytes_per_second = 2e10,
                     .peer_bytes_per_second = 3e9,

@@ -143,7 +143,28 @@ TEST_P(LayerShareOf, KeptActivations_ChangeNoBit) {
   }
 }
 
-// Checks norms, and the biases of summed outputs.
+// T H (4 L + 2) numbers in fp32, so few that each rank receives them from each other.
+TEST_P(LayerShareOf, SumsOfAMicroBatch_AreTheClosedForm) {
+  const ModelConfig config = CutGpt2();
+  const uint64_t numbers = kShape.tokens() * config.hidden * (4 * config.layers + 2);
+  ASSERT_LE(kShape.tokens() * config.hidden * sizeof(float), collectives::kDirectAllReduceBytes);
+  const Batch batch = RandomBatch(config, kShape, 3);
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    Whole whole(config, type);
+    OnRanks(GetParam(), [&](collectives::Communicator& ranks) {
+      Share share(config, type, whole, ranks);
+      ASSERT_TRUE(share.model->TrainMicroBatch(*share.parameters, batch.view(), 1).ok());
+      constexpr auto kAllReduce = static_cast<size_t>(collectives::OpKind::kAllReduce);
+      uint64_t received = 0;
+      for (const auto& peer : ranks.Stats().traffic[kAllReduce].peers) {
+        received += peer.bytes_received;
+      }
+      EXPECT_EQ(received, static_cast<uint64_t>(GetParam() - 1) * numbers * sizeof(float));
+    });
+  }
+}
+
+// Norms, and biases of what is added up.
 TEST_P(LayerShareOf, GradientsOfWhatEveryRankHas_AreTheSameBitsOnAll) {
   const ModelConfig config = CutGpt2();
   Whole whole(config, DataType::kFloat32);
@@ -214,16 +235,17 @@ TEST_P(LayerShareOf, WorkspaceAndKeptActivations_AreWithinTheirBounds) {
       options.model = config;
       options.batch = kShape.sequences;
       options.zero.data_type = type;
-      options.wants_gpu = true;
       options.parallel.tensor = {.mode = TensorMode::k1D, .size = GetParam()};
       Whole whole(config, type);
       const Batch batch = RandomBatch(config, kShape, 3);
-      for (const bool keeps : {true, false}) {
+      for (const auto& [on_gpu, keeps] :
+           {std::pair(true, true), std::pair(true, false), std::pair(false, false)}) {
+        options.wants_gpu = on_gpu;
         MicroBatch view = batch.view();
         view.keeps_activations = keeps;
         const uint64_t most = WorkspaceBytesOfShare(options, GetParam(), 1) +
                               (keeps ? KeptBytesOfShare(options, GetParam()) : 0);
-        const uint64_t of_gpu = type == DataType::kBFloat16
+        const uint64_t of_gpu = on_gpu && type == DataType::kBFloat16
                                     ? AttentionLibraryBytes(config, static_cast<size_t>(GetParam()))
                                     : 0;
         OnRanks(GetParam(), [&](collectives::Communicator& ranks) {

@@ -29,7 +29,6 @@ RanksPlace Place(int ranks) {
           .device_bytes = uint64_t{4} << 30,
           .host_bytes = uint64_t{64} << 30,
           .operations_per_second = 1e11,
-          .float_operations_per_second = 1e11,
           .copied_bytes_per_second = 1e10,
           .link_bytes_per_second = 1e10,
           .peer_bytes_per_second = 1e10,
@@ -172,29 +171,6 @@ TEST(ChooseMesh, OfDataAlone_TakesTheStageThatReceivesLeast) {
   EXPECT_EQ(Chosen(Options({"--layers", "1", "--dropout", "0.1", "--placement", "cpu"}), place)
                 .parallel.zero,
             3);
-}
-
-// Sharded layers of bf16 exchange and keep fp32. With fast fp32 products they may be the best
-// choice.
-TEST(ChooseMesh, OfCutLayersInBfloat16_KnowsTheirFloats) {
-  const TrainOptions narrow = Options({"--dtype", "bf16"});
-  const TrainOptions wide = Options({"--dtype", "fp32"});
-  const auto row_of = [](const MeshChoice& from, const std::string& mesh) {
-    for (const PlannedRow& row : from.rows) {
-      if (row.mesh == mesh) return row;
-    }
-    return PlannedRow();
-  };
-  RanksPlace place = Place(2);
-  place.peer_bytes_per_second = 1e12;
-  place.peer_message_seconds = 1e-9;
-  place.float_operations_per_second = 4 * place.operations_per_second;
-  const MeshChoice choice = Chosen(narrow, place);
-  EXPECT_EQ(choice.parallel.tensor.size, 2) << choice.why;
-  const PlannedRow bf16 = row_of(choice, choice.mesh),
-                   fp32 = row_of(Chosen(wide, place), choice.mesh);
-  ASSERT_FALSE(fp32.mesh.empty());
-  EXPECT_NEAR(bf16.step_seconds, fp32.step_seconds, 0.2 * fp32.step_seconds);
 }
 
 TEST(ChooseMesh, OfTooLittleMemoryForAnyMesh_SaysSo) {

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "base/status_macros.h"
 
 namespace geminid::collectives {
 namespace {
@@ -39,12 +38,6 @@ absl::StatusOr<Memory::Block> Memory::Allocate(std::string_view what, size_t byt
 Memory& HeapMemory() {
   static auto* const heap = new Heap;
   return *heap;
-}
-
-absl::StatusOr<FloatBlock> FloatBlock::Allocate(Memory& memory, std::string_view what,
-                                                size_t elements) {
-  GEMINID_ASSIGN_OR_RETURN(Memory::Block block, memory.Allocate(what, elements * sizeof(float)));
-  return FloatBlock(std::move(block), elements);
 }
 
 }  // namespace geminid::collectives

@@ -59,24 +59,30 @@ class Memory {
 // Heap memory that is not counted. Any thread.
 Memory& HeapMemory();
 
-// A block as floats.
-class FloatBlock {
+// A block as elements of one type.
+template <typename T>
+class ElementBlock {
  public:
-  static absl::StatusOr<FloatBlock> Allocate(Memory& memory, std::string_view what,
-                                             size_t elements);
-  FloatBlock() = default;  // empty
+  static absl::StatusOr<ElementBlock> Allocate(Memory& memory, std::string_view what,
+                                               size_t elements) {
+    absl::StatusOr<Memory::Block> block = memory.Allocate(what, elements * sizeof(T));
+    if (!block.ok()) return block.status();
+    return ElementBlock(*std::move(block), elements);
+  }
+  ElementBlock() = default;  // of none
 
-  std::span<float> all() const { return {data(), elements_}; }
-  float* data() const { return reinterpret_cast<float*>(block_.data()); }
+  std::span<T> all() const { return {data(), elements_}; }
+  T* data() const { return reinterpret_cast<T*>(block_.data()); }
   size_t size() const { return elements_; }
 
  private:
-  FloatBlock(Memory::Block block, size_t elements)
+  ElementBlock(Memory::Block block, size_t elements)
       : block_(std::move(block)), elements_(elements) {}
 
   Memory::Block block_;
   size_t elements_ = 0;
 };
+using FloatBlock = ElementBlock<float>;
 
 // Returns `status`. If this rank had no memory for a collective, aborts it: the other ranks, which
 // wait for this rank, get ABORTED with the same message.

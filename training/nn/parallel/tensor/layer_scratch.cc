@@ -32,43 +32,68 @@ LinearShape PartOf(const TensorGrid& grid, const LinearOptions& options,
   return {};
 }
 
+// What fp32 results take until they are rounded; nothing where they are fp32 in their place.
+size_t RoundedBytes(size_t elements, const ScratchBy& by) {
+  return by.element == sizeof(float) ? 0 : Bytes(elements);
+}
+
+ProductBytes ProductsOf(const LinearShape& shape, const ScratchBy& by) {
+  return by.element == sizeof(float) ? ProductBytesOf<float>(shape, by.threads)
+                                     : ProductBytesOf<kernels::BFloat16>(shape, by.threads);
+}
+
+// The two layers of a pair.
+struct PairBytes {
+  ScratchBytes first, second;
+  size_t given = 0;  // elements of what the first layer gives
+  size_t taken = 0;  // of what the second one takes
+};
+PairBytes PairOf(const TensorGrid& grid, const LinearOptions& first, const LinearOptions& second,
+                 const ScratchBy& by) {
+  return {.first = ScratchOf(grid, first, by),
+          .second = ScratchOf(grid, second, by),
+          .given = BlocksOf(grid, first.role, first.shape, kAnyRank)->y.elements(),
+          .taken = BlocksOf(grid, second.role, second.shape, kAnyRank)->x.elements()};
+}
+
 }  // namespace
 
-ScratchBytes BlocksScratchOf(const TensorGrid& grid, const LinearOptions& options) {
+ScratchBytes BlocksScratchOf(const TensorGrid& grid, const LinearOptions& options, size_t element) {
   const LinearBlocks blocks = *BlocksOf(grid, options.role, options.shape, kAnyRank);
   const LinearShape part = PartOf(grid, options, blocks);
-  const size_t x = Bytes(part.tokens * part.in), w = Bytes(part.out * part.in);
-  const size_t y = Bytes(part.tokens * part.out), bias = Bytes(options.bias ? part.out : 0);
+  const size_t x = part.tokens * part.in, w = part.out * part.in, y = part.tokens * part.out;
   switch (grid.mode()) {
     case TensorMode::k1D:
-      return {};
+      return {};  // its layers are not of this library
     case TensorMode::k1DSequence:
-      if (options.role == LinearRole::kSecond) return {.forward = y, .backward = y};
-      return {.forward = x, .backward = 2 * x};
+      if (options.role == LinearRole::kSecond)
+        return {.forward = Bytes(y), .backward = element * y};
+      return {.forward = element * x, .backward = element * x + Bytes(x)};
     case TensorMode::k2D:
     case TensorMode::k25D: {
-      const size_t one = Bytes(blocks.x.elements());
-      const size_t both = 2 * (one + Bytes(blocks.w.elements())) + bias;
-      return {.forward = both, .backward = both + one};
+      const size_t one = blocks.x.elements(), both = 2 * (one + blocks.w.elements());
+      const size_t bias = Bytes(options.bias ? part.out : 0);
+      return {.forward = element * both + bias, .backward = element * one + Bytes(both) + bias};
     }
     case TensorMode::k3D:
-      return {.forward = x + w + y, .backward = 2 * x + w + y};
+      return {.forward = element * (x + w) + Bytes(y),
+              .backward = element * (x + y) + Bytes(x + w)};
   }
   return {};
 }
 
-ScratchBytes ScratchOf(const TensorGrid& grid, const LinearOptions& options, size_t threads) {
+ScratchBytes ScratchOf(const TensorGrid& grid, const LinearOptions& options, const ScratchBy& by) {
   const LinearBlocks blocks = *BlocksOf(grid, options.role, options.shape, kAnyRank);
   const LinearShape part = PartOf(grid, options, blocks);
-  const ScratchBytes room = BlocksScratchOf(grid, options);
-  const ProductBytes products = ProductBytesOf(part, threads);
+  const ScratchBytes room = BlocksScratchOf(grid, options, by.element);
+  const ProductBytes products = ProductsOf(part, by);
   const size_t bias = options.bias ? products.backward_bias : 0;
   return {.forward = room.forward + products.forward,
           .backward =
               room.backward + std::max({products.backward_input, products.backward_weight, bias})};
 }
 
-ScratchBytes ScratchOf(const TensorGrid& grid, const MlpOptions& options, size_t threads) {
+ScratchBytes ScratchOf(const TensorGrid& grid, const MlpOptions& options, const ScratchBy& by) {
   const size_t sections = options.activation == Activation::kSwiglu ? 2 : 1;
   const LinearOptions one = {.role = LinearRole::kFirst,
                              .shape = {options.tokens, options.hidden, sections * options.inner},
@@ -76,11 +101,13 @@ ScratchBytes ScratchOf(const TensorGrid& grid, const MlpOptions& options, size_t
   const LinearOptions two = {.role = LinearRole::kSecond,
                              .shape = {options.tokens, options.inner, options.hidden},
                              .bias = options.bias};
-  const ScratchBytes first = ScratchOf(grid, one, threads), second = ScratchOf(grid, two, threads);
-  const size_t inner = Bytes(BlocksOf(grid, two.role, two.shape, kAnyRank)->x.elements());
-  const size_t kept = Bytes(BlocksOf(grid, one.role, one.shape, kAnyRank)->y.elements());
-  return {.forward = std::max(first.forward, inner + second.forward),
-          .backward = std::max(inner, kept) + std::max(inner + second.backward, first.backward)};
+  const PairBytes pair = PairOf(grid, one, two, by);
+  const size_t inner = by.element * pair.taken;
+  return {.forward = std::max(RoundedBytes(pair.given, by) + pair.first.forward,
+                              inner + pair.second.forward),
+          .backward = std::max(inner, by.element * pair.given) +
+                      std::max(inner + RoundedBytes(pair.taken, by) + pair.second.backward,
+                               pair.first.backward)};
 }
 
 kernels::AttentionShape AttentionOfRank(const TensorGrid& grid, const AttentionOptions& options) {
@@ -96,8 +123,8 @@ kernels::AttentionShape AttentionOfRank(const TensorGrid& grid, const AttentionO
           .scale = 1.0F};
 }
 
-ScratchBytes ScratchOf(const TensorGrid& grid, const AttentionOptions& options, size_t threads,
-                       const ScratchBytes* pieces) {
+ScratchBytes ScratchOf(const TensorGrid& grid, const AttentionOptions& options,
+                       const ScratchBy& by) {
   const size_t queries = options.heads * options.head_dim;
   const size_t outputs = queries + 2 * options.kv_heads * options.head_dim;
   const LinearOptions one = {.role = LinearRole::kFirst,
@@ -106,19 +133,22 @@ ScratchBytes ScratchOf(const TensorGrid& grid, const AttentionOptions& options, 
   const LinearOptions two = {.role = LinearRole::kSecond,
                              .shape = {options.tokens(), queries, options.hidden},
                              .bias = options.bias};
-  const ScratchBytes first = ScratchOf(grid, one, threads), second = ScratchOf(grid, two, threads);
-  const size_t qkv = Bytes(BlocksOf(grid, one.role, one.shape, kAnyRank)->y.elements());
-  const size_t attended = Bytes(BlocksOf(grid, two.role, two.shape, kAnyRank)->x.elements());
+  const PairBytes pair = PairOf(grid, one, two, by);
+  const size_t qkv = by.element * pair.given, attended = by.element * pair.taken;
+  const size_t rounded = RoundedBytes(pair.taken, by);
   ScratchBytes attention;
-  if (pieces == nullptr) {
+  if (by.pieces == nullptr) {
     attention.forward = attention.backward =
-        kernels::AttentionWorkspaceBytes(AttentionOfRank(grid, options), threads);
-  } else {
-    attention = {.forward = qkv + pieces->forward, .backward = 2 * qkv + pieces->backward};
+        kernels::AttentionWorkspaceBytes(AttentionOfRank(grid, options), by.threads);
+  } else {  // which attend in fp32
+    attention = {.forward = Bytes(pair.given) + rounded + by.pieces->forward,
+                 .backward = 2 * (Bytes(pair.given) + rounded) + by.pieces->backward};
   }
-  return {.forward = std::max({first.forward, attention.forward, second.forward}),
-          .backward = qkv + std::max(attended + std::max(second.backward, attention.backward),
-                                     first.backward)};
+  return {.forward = std::max({RoundedBytes(pair.given, by) + pair.first.forward, attention.forward,
+                               pair.second.forward}),
+          .backward = qkv + std::max(attended + std::max(rounded + pair.second.backward,
+                                                         attention.backward),
+                                     pair.first.backward)};
 }
 
 ScratchBytes ScratchOf(const TensorGrid& grid, const NormOptions& options) {
@@ -136,8 +166,7 @@ ScratchBytes ScratchOf(const TensorGrid& grid, const EmbeddingShape& shape) {
   const bool gathered = grid.mode() == TensorMode::k3D;
   const size_t rows = blocks.table.rows.count * (gathered ? static_cast<size_t>(grid.side()) : 1);
   const size_t columns = blocks.table.columns.count;
-  const size_t room = Bytes((gathered ? rows * columns : 0) +
-                            (grid.mode() == TensorMode::k1D ? 0 : blocks.ids.count * columns));
+  const size_t room = Bytes((gathered ? rows * columns : 0) + blocks.ids.count * columns);
   return {.forward = room,
           .backward = room + kernels::EmbeddingWorkspaceBytes({.tokens = blocks.ids.count,
                                                                .hidden = columns,

@@ -1,18 +1,19 @@
 // The peak of scratch memory of tensor-parallel layers, in closed form, for plans and for tests of
 // the layers. Pure.
 //
-// Elements of a linear layer, with the names of parallel_linear.h: x, w and y are a rank's blocks
+// Elements of a linear layer, in the words of parallel_linear.h: x, w and y are a rank's blocks.
+// Those in brackets are sums and take 4 bytes each, the others are operands, and take `element`
+// bytes.
 //
 //   mode          forward                       backward
-//   1D            none                          none
-//   1D-sequence   first: X of all tokens        first: these, and as many of dX
-//                 second: Y of all tokens       second: dY of all tokens
-//   2D, 2.5D      2 x + 2 w, and b of a column  3 x + 2 w, and b of a column
-//   3D            d (x + w + y)                 d (2 x + w + y)
+//   1D-sequence   first: X of all tokens        first: these, and [as many of dX]
+//                 second: [Y of all tokens]     second: dY of all tokens
+//   2D, 2.5D      2 x + 2 w, [b of a column]    x, [2 x + 2 w, b of a column]
+//   3D            d (x + w), [d y]              d (x + y), [d (x + w)]
 //
-// plus the workspace of a product's kernel. A pair of layers adds the values between its layers.
-// Results are in bytes, equal on each rank, exact except for the alignment of blocks. Options are
-// those of the layers.
+// and beside them what the kernel of a product asks for. What lies within a pair of layers comes on
+// top of that, and [what they give until it is rounded]. Numbers are of bytes, the same on each
+// rank, exact but for the alignment of blocks. Options are those that the layers take.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_SCRATCH_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_SCRATCH_H_
 
@@ -33,15 +34,22 @@ struct ScratchBytes {
   size_t backward = 0;
 };
 
-// The scratch of a linear layer, without the workspace of kernels.
-ScratchBytes BlocksScratchOf(const TensorGrid& grid, const LinearOptions& options);
+// What a layer computes by.
+struct ScratchBy {
+  size_t threads = 1;              // of the scratch's pool, or 1
+  size_t element = sizeof(float);  // of operands: sizeof T
+  // What AttentionOptions::pieces takes of a rank's heads, if there are any.
+  const ScratchBytes* pieces = nullptr;
+};
 
-// `threads`: the threads of the scratch's pool, or 1.
-ScratchBytes ScratchOf(const TensorGrid& grid, const LinearOptions& options, size_t threads);
-ScratchBytes ScratchOf(const TensorGrid& grid, const MlpOptions& options, size_t threads);
-// `pieces`: the bytes that AttentionOptions::pieces takes for a rank's heads, if there are any.
-ScratchBytes ScratchOf(const TensorGrid& grid, const AttentionOptions& options, size_t threads,
-                       const ScratchBytes* pieces = nullptr);
+// Of a linear layer, without what kernels work in.
+ScratchBytes BlocksScratchOf(const TensorGrid& grid, const LinearOptions& options,
+                             size_t element = sizeof(float));
+
+ScratchBytes ScratchOf(const TensorGrid& grid, const LinearOptions& options, const ScratchBy& by);
+ScratchBytes ScratchOf(const TensorGrid& grid, const MlpOptions& options, const ScratchBy& by);
+ScratchBytes ScratchOf(const TensorGrid& grid, const AttentionOptions& options,
+                       const ScratchBy& by);
 ScratchBytes ScratchOf(const TensorGrid& grid, const NormOptions& options);
 ScratchBytes ScratchOf(const TensorGrid& grid, const EmbeddingShape& shape);
 ScratchBytes ScratchOf(const TensorGrid& grid, const LogitsShape& shape);

@@ -19,61 +19,69 @@ namespace {
 //   Y_ij  = X_it W_tj^T    X_it comes along the row, W_tj along the column
 //   dX_it = dY_ij W_tj     W_tj comes along the column; the sum over j goes to column t of the row
 //   dW_tj = dY_ij^T X_it   X_it comes along the row; the sum over i goes to row t of the column
-class Linear2D : public ParallelLinear {
+template <typename T>
+class Linear2D final : public ParallelLinear<T> {
  public:
-  Linear2D(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks,
+  Linear2D(TensorGroups& around, const LinearOptions& layer, const LinearBlocks& mine,
            LinearScratch& scratch)
-      : ParallelLinear(groups, options, blocks),
-        side_(groups.grid().side()),
+      : ParallelLinear<T>(around, layer, mine),
+        side_(around.grid().side()),
         scratch_(scratch),
-        part_{blocks.x.rows.count, blocks.x.columns.count, blocks.y.columns.count} {}
+        part_{mine.x.rows.count, mine.x.columns.count, mine.y.columns.count} {}
 
  private:
-  // The ranks of this row differ in their column, and the ranks of this column in their row.
+  using ParallelLinear<T>::blocks;
+  using ParallelLinear<T>::groups;
+  using ParallelLinear<T>::options;
+
+  // Of the ranks of this row, by column, and of this column, by row.
   static constexpr GridAxis kAlongRow = GridAxis::kColumn, kAlongColumn = GridAxis::kRow;
 
-  using Pair = std::array<std::span<float>, 2>;  // of this step and the next
-  using Sums = std::array<Begun, 2>;             // in progress
+  // Of this step and the next.
+  using Pair = std::array<std::span<T>, 2>;
+  using Partials = std::array<std::span<float>, 2>;
+  using Sums = std::array<Begun, 2>;  // under way
 
   // The buffers of a pass.
   struct Room {
-    FloatBlock x, next_x, w, next_w, partial, bias;
+    ExchangeRoom<T> x, next_x, w, next_w;
+    FloatBlock partial, bias;
 
-    Pair xs() const { return {x.all(), next_x.all()}; }
-    Pair ws() const { return {w.all(), next_w.all()}; }
-    // These sums share a buffer with the next X. Transfers along the rows run in order, so the sums
-    // are done before the next X comes.
-    Pair dxs() const { return {partial.all(), next_x.all()}; }
+    Pair xs() const { return {x.operands(), next_x.operands()}; }
+    Pair ws() const { return {w.operands(), next_w.operands()}; }
+    // Along the rows nothing comes into the place of the next X before these sums are gone.
+    Partials dxs() const { return {partial.all(), next_x.sums()}; }
+    // When W is not needed any more.
+    Partials dws() const { return {w.sums(), next_w.sums()}; }
   };
   enum class Turn : uint8_t { kForward, kBackward };
   absl::StatusOr<Room> Take(Turn turn) {
     Room room;
-    const auto take = [this](FloatBlock& to, std::string_view what, size_t elements) {
-      GEMINID_ASSIGN_OR_RETURN(to, scratch_.Take(what, elements));
-      return absl::OkStatus();
+    const auto take = [this](std::string_view what, const Block& block, bool sums) {
+      return ExchangeRoom<T>::Take(scratch_, what, block.elements(), sums);
     };
-    const size_t x = blocks().x.elements(), w = blocks().w.elements();
-    GEMINID_RETURN_IF_ERROR(take(room.x, "a step's X", x));
-    GEMINID_RETURN_IF_ERROR(take(room.next_x, "the next step's X", x));
-    GEMINID_RETURN_IF_ERROR(take(room.w, "a step's W", w));
-    GEMINID_RETURN_IF_ERROR(take(room.next_w, "the next step's W", w));
-    if (turn == Turn::kBackward) {
-      GEMINID_RETURN_IF_ERROR(take(room.partial, "a part of the sum dX", x));
-    }
-    GEMINID_RETURN_IF_ERROR(take(room.bias, "a column's bias", options().bias ? part_.out : 0));
+    const bool sums = turn == Turn::kBackward;
+    GEMINID_ASSIGN_OR_RETURN(room.x, take("a step's X", blocks().x, /*sums=*/false));
+    GEMINID_ASSIGN_OR_RETURN(room.next_x, take("the next step's X", blocks().x, sums));
+    GEMINID_ASSIGN_OR_RETURN(room.w, take("a step's W", blocks().w, sums));
+    GEMINID_ASSIGN_OR_RETURN(room.next_w, take("the next step's W", blocks().w, sums));
+    GEMINID_ASSIGN_OR_RETURN(
+        room.partial, scratch_.Take("a part of the sum dX", sums ? blocks().x.elements() : 0));
+    GEMINID_ASSIGN_OR_RETURN(room.bias,
+                             scratch_.Take("a column's bias", options().bias ? part_.out : 0));
     return room;
   }
   static size_t Of(int step) { return static_cast<size_t>(step) % 2; }
 
-  // Receives the step's block from the rank at `step` of the axis.
-  Begun Fetch(GridAxis axis, const float* own, const Pair& pair, int step) {
+  // The step's block, from the rank at `step` of the axis.
+  Begun Fetch(GridAxis axis, const T* own, const Pair& pair, int step) {
     return groups().Begin(axis, [own, block = pair[Of(step)], step](Communicator& ranks) {
       if (ranks.Rank() == step) std::copy_n(own, block.size(), block.begin());
       return ranks.Broadcast(block, step);
     });
   }
-  // Fetches nothing after the last step.
-  Begun FetchNext(GridAxis axis, const float* own, const Pair& pair, int step) {
+  // None behind the last.
+  Begun FetchNext(GridAxis axis, const T* own, const Pair& pair, int step) {
     return step + 1 < side_ ? Fetch(axis, own, pair, step + 1) : Begun();
   }
 
@@ -84,7 +92,7 @@ class Linear2D : public ParallelLinear {
     });
   }
 
-  absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) override {
+  absl::Status DoForward(const T* x, const T* w, const float* bias, float* y) override {
     GEMINID_ASSIGN_OR_RETURN(const Room room, Take(Turn::kForward));
     const Pair xs = room.xs(), ws = room.ws();
     const std::span<float> whole = room.bias.all();
@@ -97,8 +105,8 @@ class Linear2D : public ParallelLinear {
       GEMINID_RETURN_IF_ERROR(fetched_x.Wait());
       GEMINID_RETURN_IF_ERROR(fetched_w.Wait());
       GEMINID_RETURN_IF_ERROR(
-          scratch_.products().Forward(part_, xs[Of(step)].data(), ws[Of(step)].data(), y,
-                                      step == 0 ? Into::kOverwrite : Into::kAdd));
+          scratch_.products().Forward<T>(part_, xs[Of(step)].data(), ws[Of(step)].data(), y,
+                                         step == 0 ? Into::kOverwrite : Into::kAdd));
     }
     if (!options().bias) return absl::OkStatus();
     GEMINID_RETURN_IF_ERROR(gathered.Wait());
@@ -111,9 +119,9 @@ class Linear2D : public ParallelLinear {
                                             Communicator& c) { return c.AllGather(own, whole); });
   }
 
-  // The first X travels before the sums of dX, which also travel along the rows. So the last sums
-  // of dX still travel during the first product for dW.
-  absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
+  // The first X travels before the sums of dX, which share the rows with it, so that these are
+  // under way beside the first product for dW.
+  absl::Status DoBackward(const T* x, const T* w, const T* dy, float* dx, float* dw,
                           float* db) override {
     GEMINID_ASSIGN_OR_RETURN(const Room room, Take(Turn::kBackward));
     Begun first_x = Fetch(kAlongRow, x, room.xs(), 0);
@@ -131,25 +139,25 @@ class Linear2D : public ParallelLinear {
     return absl::OkStatus();
   }
 
-  absl::Status BackwardInput(const Room& room, const float* w, const float* dy, float* dx,
-                             Begun next, Sums& sums) {
-    const Pair ws = room.ws(), partials = room.dxs();
+  absl::Status BackwardInput(const Room& room, const T* w, const T* dy, float* dx, Begun next,
+                             Sums& sums) {
+    const Pair ws = room.ws();
+    const Partials partials = room.dxs();
     for (int step = 0; step < side_; ++step) {
       const Begun fetched = std::exchange(next, FetchNext(kAlongColumn, w, ws, step));
       Begun& sum = sums[Of(step)];
       GEMINID_RETURN_IF_ERROR(sum.Wait());
       GEMINID_RETURN_IF_ERROR(fetched.Wait());
-      GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(
+      GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput<T>(
           part_, dy, ws[Of(step)].data(), partials[Of(step)].data(), Into::kOverwrite));
       sum = Sum(kAlongRow, partials[Of(step)], dx, step);
     }
     return absl::OkStatus();
   }
 
-  absl::Status BackwardWeight(const Room& room, const float* x, const float* dy, float* dw,
-                              Begun next) {
+  absl::Status BackwardWeight(const Room& room, const T* x, const T* dy, float* dw, Begun next) {
     const Pair xs = room.xs();
-    const Pair partials = room.ws();  // W is no longer needed
+    const Partials partials = room.dws();
     const int row = groups().Along(kAlongColumn).Rank();
     Sums sums;
     Begun over_depth;
@@ -158,7 +166,7 @@ class Linear2D : public ParallelLinear {
       Begun& sum = sums[Of(step)];
       GEMINID_RETURN_IF_ERROR(sum.Wait());
       GEMINID_RETURN_IF_ERROR(fetched.Wait());
-      GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(
+      GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight<T>(
           part_, dy, xs[Of(step)].data(), partials[Of(step)].data(), Into::kOverwrite));
       sum = Sum(kAlongColumn, partials[Of(step)], dw, step);
       if (step == row) over_depth = SumOverDepth(sum, std::span(dw, blocks().w.elements()));
@@ -167,10 +175,9 @@ class Linear2D : public ParallelLinear {
     return over_depth.Wait();
   }
 
-  absl::Status BackwardBias(const float* dy, std::span<float> whole, std::span<float> db,
-                            Sums& sums) {
+  absl::Status BackwardBias(const T* dy, std::span<float> whole, std::span<float> db, Sums& sums) {
     GEMINID_RETURN_IF_ERROR(
-        scratch_.products().BackwardBias(part_.tokens, part_.out, dy, whole.data()));
+        scratch_.products().BackwardBias<T>(part_.tokens, part_.out, dy, whole.data()));
     sums[0] = groups().Begin(
         kAlongColumn, [whole, db](Communicator& ranks) { return ranks.ReduceScatter(whole, db); });
     sums[1] = SumOverDepth(sums[0], db);
@@ -193,9 +200,17 @@ class Linear2D : public ParallelLinear {
 
 }  // namespace
 
-std::unique_ptr<ParallelLinear> MakeLinear2D(TensorGroups& groups, const LinearOptions& options,
-                                             const LinearBlocks& blocks, LinearScratch& scratch) {
-  return std::make_unique<Linear2D>(groups, options, blocks, scratch);
+template <typename T>
+std::unique_ptr<ParallelLinear<T>> MakeLinear2D(TensorGroups& groups, const LinearOptions& options,
+                                                const LinearBlocks& blocks,
+                                                LinearScratch& scratch) {
+  return std::make_unique<Linear2D<T>>(groups, options, blocks, scratch);
 }
+template std::unique_ptr<ParallelLinear<float>> MakeLinear2D(TensorGroups&, const LinearOptions&,
+                                                             const LinearBlocks&, LinearScratch&);
+template std::unique_ptr<ParallelLinear<kernels::BFloat16>> MakeLinear2D(TensorGroups&,
+                                                                         const LinearOptions&,
+                                                                         const LinearBlocks&,
+                                                                         LinearScratch&);
 
 }  // namespace geminid::collectives

@@ -8,8 +8,9 @@
 
 namespace geminid::collectives {
 
-std::unique_ptr<ParallelLinear> MakeLinear2D(TensorGroups& groups, const LinearOptions& options,
-                                             const LinearBlocks& blocks, LinearScratch& scratch);
+template <typename T>
+std::unique_ptr<ParallelLinear<T>> MakeLinear2D(TensorGroups& groups, const LinearOptions& options,
+                                                const LinearBlocks& blocks, LinearScratch& scratch);
 
 }  // namespace geminid::collectives
 

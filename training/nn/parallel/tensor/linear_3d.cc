@@ -9,35 +9,28 @@
 namespace geminid::collectives {
 namespace {
 
-// A rank multiplies X, gathered over `input`, by W, gathered over `weight`. The sum over the input
-// features is scattered over `output`.
-class Linear3D : public ParallelLinear {
+// A rank multiplies the parts that lie along its axes: X gathered over `input`, W over `weight`.
+// The sum over the parts of the input features is scattered over `output`.
+template <typename T>
+class Linear3D final : public ParallelLinear<T> {
  public:
-  Linear3D(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks,
+  Linear3D(TensorGroups& around, const LinearOptions& layer, const LinearBlocks& mine,
            LinearScratch& scratch)
-      : ParallelLinear(groups, options, blocks),
-        input_(options.role == LinearRole::kFirst ? GridAxis::kInput : GridAxis::kOutput),
-        output_(options.role == LinearRole::kFirst ? GridAxis::kOutput : GridAxis::kInput),
+      : ParallelLinear<T>(around, layer, mine),
+        input_(layer.role == LinearRole::kFirst ? GridAxis::kInput : GridAxis::kOutput),
+        output_(layer.role == LinearRole::kFirst ? GridAxis::kOutput : GridAxis::kInput),
         scratch_(scratch),
-        part_{blocks.x.rows.count * static_cast<size_t>(groups.grid().side()),
-              blocks.x.columns.count, blocks.y.columns.count} {}
+        part_{mine.x.rows.count * static_cast<size_t>(around.grid().side()), mine.x.columns.count,
+              mine.y.columns.count} {}
 
  private:
+  using ParallelLinear<T>::blocks;
+  using ParallelLinear<T>::groups;
+  using ParallelLinear<T>::options;
+
   static constexpr GridAxis kWeight = GridAxis::kWeight;
 
-  // The gathered matrices.
-  struct Room {
-    FloatBlock x, w, y;
-  };
-  absl::StatusOr<Room> Take() {
-    Room room;
-    GEMINID_ASSIGN_OR_RETURN(room.x, scratch_.Take("X gathered", part_.tokens * part_.in));
-    GEMINID_ASSIGN_OR_RETURN(room.w, scratch_.Take("W gathered", part_.out * part_.in));
-    GEMINID_ASSIGN_OR_RETURN(room.y, scratch_.Take("Y of all parts", part_.tokens * part_.out));
-    return room;
-  }
-
-  static Exchange Gathering(const float* own, const Block& block, std::span<float> whole) {
+  static Exchange Gathering(const T* own, const Block& block, std::span<T> whole) {
     return [part = std::span(own, block.elements()), whole](Communicator& ranks) {
       return ranks.AllGather(part, whole);
     };
@@ -48,51 +41,73 @@ class Linear3D : public ParallelLinear {
     };
   }
 
-  // Gathers X and W at the same time.
-  absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) override {
-    GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
-    const Begun gathered_x = groups().Begin(input_, Gathering(x, blocks().x, room.x.all()));
-    GEMINID_RETURN_IF_ERROR(Gathering(w, blocks().w, room.w.all())(groups().Along(kWeight)));
+  // X and W come at the same time.
+  absl::Status DoForward(const T* x, const T* w, const float* bias, float* y) override {
+    GEMINID_ASSIGN_OR_RETURN(const ElementBlock<T> all_x,
+                             scratch_.Take<T>("X gathered", part_.tokens * part_.in));
+    GEMINID_ASSIGN_OR_RETURN(const ElementBlock<T> all_w,
+                             scratch_.Take<T>("W gathered", part_.out * part_.in));
+    GEMINID_ASSIGN_OR_RETURN(const FloatBlock partial,
+                             scratch_.Take("a part of the sum Y", part_.tokens * part_.out));
+    const Begun gathered_x = groups().Begin(input_, Gathering(x, blocks().x, all_x.all()));
+    GEMINID_RETURN_IF_ERROR(Gathering(w, blocks().w, all_w.all())(groups().Along(kWeight)));
     GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
-    GEMINID_RETURN_IF_ERROR(scratch_.products().Forward(part_, room.x.data(), room.w.data(),
-                                                        room.y.data(), Into::kOverwrite));
-    GEMINID_RETURN_IF_ERROR(Scattering(room.y.all(), y, blocks().y)(groups().Along(output_)));
+    GEMINID_RETURN_IF_ERROR(scratch_.products().Forward<T>(part_, all_x.data(), all_w.data(),
+                                                           partial.data(), Into::kOverwrite));
+    GEMINID_RETURN_IF_ERROR(Scattering(partial.all(), y, blocks().y)(groups().Along(output_)));
     if (!options().bias) return absl::OkStatus();
     return kernels::FromKernel(kernels::BiasAdd(blocks().y.rows.count, part_.out, bias, y), "bias");
   }
 
-  // The three gathers run at the same time. X is also gathered during the product for dX. The sum
-  // of dX runs during the product for dW.
-  absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
+  // The three gathers travel beside each other, X's also beside the product for dX, whose sum
+  // travels beside the product for dW.
+  absl::Status DoBackward(const T* x, const T* w, const T* dy, float* dx, float* dw,
                           float* db) override {
     GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
-    GEMINID_ASSIGN_OR_RETURN(const FloatBlock partial,
-                             scratch_.Take("a part of the sum dX", part_.tokens * part_.in));
-    const Begun gathered_dy = groups().Begin(output_, Gathering(dy, blocks().y, room.y.all()));
-    const Begun gathered_w = groups().Begin(kWeight, Gathering(w, blocks().w, room.w.all()));
+    const FloatBlock& partial = room.partial;
+    const std::span<T> all_w = room.w.operands();
+    const Begun gathered_dy = groups().Begin(output_, Gathering(dy, blocks().y, room.dy.all()));
+    const Begun gathered_w = groups().Begin(kWeight, Gathering(w, blocks().w, all_w));
     const Begun gathered_x = groups().Begin(input_, Gathering(x, blocks().x, room.x.all()));
     GEMINID_RETURN_IF_ERROR(gathered_dy.Wait());
     Begun summed_db;
     if (options().bias) {
-      GEMINID_ASSIGN_OR_RETURN(summed_db, BackwardBias(room.y.data(), db));
+      GEMINID_ASSIGN_OR_RETURN(summed_db, BackwardBias(room.dy.data(), db));
     }
     GEMINID_RETURN_IF_ERROR(gathered_w.Wait());
-    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(part_, room.y.data(), room.w.data(),
-                                                              partial.data(), Into::kOverwrite));
+    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput<T>(
+        part_, room.dy.data(), all_w.data(), partial.data(), Into::kOverwrite));
     const Begun scattered_dx = groups().Begin(input_, Scattering(partial.all(), dx, blocks().x));
     GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
-    // W is no longer needed, so its buffer takes this rank's contribution to dW.
-    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(part_, room.y.data(), room.x.data(),
-                                                               room.w.data(), Into::kOverwrite));
-    GEMINID_RETURN_IF_ERROR(
-        groups().Begin(kWeight, Scattering(room.w.all(), dw, blocks().w)).Wait());
+    // W is not needed any more: its place takes this rank's part of dW.
+    const std::span<float> all_dw = room.w.sums();
+    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight<T>(
+        part_, room.dy.data(), room.x.data(), all_dw.data(), Into::kOverwrite));
+    GEMINID_RETURN_IF_ERROR(groups().Begin(kWeight, Scattering(all_dw, dw, blocks().w)).Wait());
     GEMINID_RETURN_IF_ERROR(summed_db.Wait());
     return scattered_dx.Wait();
   }
 
-  // Sums over all rows of dY, which are already gathered.
-  absl::StatusOr<Begun> BackwardBias(const float* dy, float* db) {
-    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardBias(part_.tokens, part_.out, dy, db));
+  // What the backward pass works in.
+  struct Room {
+    ElementBlock<T> x, dy;
+    ExchangeRoom<T> w;
+    FloatBlock partial;
+  };
+  absl::StatusOr<Room> Take() {
+    Room room;
+    const size_t x = part_.tokens * part_.in, w = part_.out * part_.in;
+    GEMINID_ASSIGN_OR_RETURN(room.x, scratch_.Take<T>("X gathered", x));
+    GEMINID_ASSIGN_OR_RETURN(room.w,
+                             ExchangeRoom<T>::Take(scratch_, "W gathered", w, /*sums=*/true));
+    GEMINID_ASSIGN_OR_RETURN(room.dy, scratch_.Take<T>("dY gathered", part_.tokens * part_.out));
+    GEMINID_ASSIGN_OR_RETURN(room.partial, scratch_.Take("a part of the sum dX", x));
+    return room;
+  }
+
+  // Of all rows of dY, which are there.
+  absl::StatusOr<Begun> BackwardBias(const T* dy, float* db) {
+    GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardBias<T>(part_.tokens, part_.out, dy, db));
     return groups().Begin(kWeight, [sum = std::span(db, part_.out)](Communicator& ranks) {
       return ranks.AllReduce(sum, sum);
     });
@@ -105,9 +120,17 @@ class Linear3D : public ParallelLinear {
 
 }  // namespace
 
-std::unique_ptr<ParallelLinear> MakeLinear3D(TensorGroups& groups, const LinearOptions& options,
-                                             const LinearBlocks& blocks, LinearScratch& scratch) {
-  return std::make_unique<Linear3D>(groups, options, blocks, scratch);
+template <typename T>
+std::unique_ptr<ParallelLinear<T>> MakeLinear3D(TensorGroups& groups, const LinearOptions& options,
+                                                const LinearBlocks& blocks,
+                                                LinearScratch& scratch) {
+  return std::make_unique<Linear3D<T>>(groups, options, blocks, scratch);
 }
+template std::unique_ptr<ParallelLinear<float>> MakeLinear3D(TensorGroups&, const LinearOptions&,
+                                                             const LinearBlocks&, LinearScratch&);
+template std::unique_ptr<ParallelLinear<kernels::BFloat16>> MakeLinear3D(TensorGroups&,
+                                                                         const LinearOptions&,
+                                                                         const LinearBlocks&,
+                                                                         LinearScratch&);
 
 }  // namespace geminid::collectives

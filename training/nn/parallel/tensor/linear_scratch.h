@@ -23,9 +23,10 @@ class LinearScratch {
   Memory& memory() { return memory_; }
   LocalProducts& products() { return products_; }
 
-  // The contents are undefined. RESOURCE_EXHAUSTED says that there is no memory for `what`.
-  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
-    return FloatBlock::Allocate(memory_, what, elements);
+  // Contents undefined. RESOURCE_EXHAUSTED that says `what` of a cut layer finds no room.
+  template <typename T = float>
+  absl::StatusOr<ElementBlock<T>> Take(std::string_view what, size_t elements) {
+    return ElementBlock<T>::Allocate(memory_, what, elements);
   }
 
  private:

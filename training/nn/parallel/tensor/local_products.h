@@ -28,17 +28,21 @@ class LocalProducts {
 
   kernels::ThreadPool* pool() const { return pool_; }
 
+  // Operands are T, float or kernels::BFloat16; results are fp32.
   // y (+)= x w^T.
-  absl::Status Forward(const LinearShape& shape, const float* x, const float* w, float* y,
-                       Into into);
+  template <typename T>
+  absl::Status Forward(const LinearShape& shape, const T* x, const T* w, float* y, Into into);
   // dx (+)= dy w.
-  absl::Status BackwardInput(const LinearShape& shape, const float* dy, const float* w, float* dx,
+  template <typename T>
+  absl::Status BackwardInput(const LinearShape& shape, const T* dy, const T* w, float* dx,
                              Into into);
   // dw (+)= dy^T x.
-  absl::Status BackwardWeight(const LinearShape& shape, const float* dy, const float* x, float* dw,
+  template <typename T>
+  absl::Status BackwardWeight(const LinearShape& shape, const T* dy, const T* x, float* dw,
                               Into into);
   // db = the sum of dy's rows.
-  absl::Status BackwardBias(size_t rows, size_t columns, const float* dy, float* db);
+  template <typename T>
+  absl::Status BackwardBias(size_t rows, size_t columns, const T* dy, float* db);
 
   // `watcher` is called at the begin of each product of two matrices, so that tests see which
   // transfers run at the same time.
@@ -50,8 +54,8 @@ class LocalProducts {
   }
 
  private:
-  absl::Status Multiply(const kernels::MatmulShape& shape, const float* a, const float* b,
-                        float* c);
+  template <typename T>
+  absl::Status Multiply(const kernels::MatmulShape& shape, const T* a, const T* b, float* c);
 
   kernels::ThreadPool* pool_;
   Memory& memory_;
@@ -65,6 +69,7 @@ struct ProductBytes {
   size_t backward_weight = 0;
   size_t backward_bias = 0;
 };
+template <typename T>
 ProductBytes ProductBytesOf(const LinearShape& shape, size_t threads);
 
 }  // namespace geminid::collectives

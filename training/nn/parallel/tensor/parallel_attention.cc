@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -16,6 +18,23 @@ namespace {
 using kernels::FromKernel;
 
 constexpr char kDense[] = "queries, keys and values of cut layers and sequences";
+
+template <typename T>
+float ToFloat(T value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else {
+    return value.ToFloat();
+  }
+}
+template <typename T>
+T FromFloat(float value) {
+  if constexpr (std::is_same_v<T, float>) {
+    return value;
+  } else {
+    return T::FromFloat(value);
+  }
+}
 
 absl::Status CheckHeads(const AttentionOptions& options) {
   const size_t heads = options.heads, kv_heads = options.kv_heads, head_dim = options.head_dim;
@@ -52,7 +71,8 @@ absl::Status CheckHeads(const AttentionOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ParallelAttention>> ParallelAttention::Make(
+template <typename T>
+absl::StatusOr<std::unique_ptr<ParallelAttention<T>>> ParallelAttention<T>::Make(
     TensorGroups& groups, const AttentionOptions& options, LinearScratch& scratch) {
   GEMINID_RETURN_IF_ERROR(CheckHeads(options));
   const TensorGrid& grid = groups.grid();
@@ -72,7 +92,8 @@ absl::StatusOr<std::unique_ptr<ParallelAttention>> ParallelAttention::Make(
   return attention;
 }
 
-absl::Status ParallelAttention::MakeLayers() {
+template <typename T>
+absl::Status ParallelAttention<T>::MakeLayers() {
   const size_t queries = options_.heads * options_.head_dim;
   const LinearOptions first = {.role = LinearRole::kFirst,
                                .shape = {options_.tokens(), options_.hidden, outputs_.outputs()},
@@ -80,8 +101,8 @@ absl::Status ParallelAttention::MakeLayers() {
   const LinearOptions second = {.role = LinearRole::kSecond,
                                 .shape = {options_.tokens(), queries, options_.hidden},
                                 .bias = options_.bias};
-  GEMINID_ASSIGN_OR_RETURN(first_, ParallelLinear::Make(groups_, first, scratch_));
-  GEMINID_ASSIGN_OR_RETURN(second_, ParallelLinear::Make(groups_, second, scratch_));
+  GEMINID_ASSIGN_OR_RETURN(first_, ParallelLinear<T>::Make(groups_, first, scratch_));
+  GEMINID_ASSIGN_OR_RETURN(second_, ParallelLinear<T>::Make(groups_, second, scratch_));
   shape_ = {.batch = this->second().x.rows.count / options_.sequence_length,
             .sequence = options_.sequence_length,
             .heads = outputs_.PartOf(0).count / options_.head_dim,
@@ -92,7 +113,8 @@ absl::Status ParallelAttention::MakeLayers() {
   return absl::OkStatus();
 }
 
-absl::Status ParallelAttention::MakeTable() {
+template <typename T>
+absl::Status ParallelAttention<T>::MakeTable() {
   if (options_.rotary_theta == 0) return absl::OkStatus();
   const std::vector<size_t>& positions = options_.positions;
   const size_t half = options_.head_dim / 2;
@@ -119,32 +141,48 @@ absl::Status ParallelAttention::MakeTable() {
   return absl::OkStatus();
 }
 
-void ParallelAttention::Gather(std::span<const float> qkv, size_t section,
-                               std::span<float> dense) const {
-  const kernels::HeadsView<const float> view = Section(qkv, section);
+template <typename T>
+template <typename Element>
+typename ParallelAttention<T>::template KeptValues<Element> ParallelAttention<T>::ValuesIn(
+    std::span<Element> kept) const {
+  const std::span<Element> qkv = kept.subspan(OfHeads(), first().y.elements());
+  return {.qkv = qkv,
+          .attended = kept.subspan(OfHeads() + qkv.size()),
+          .lse = reinterpret_cast<float*>(const_cast<T*>(kept.data()))};
+}
+
+template <typename T>
+void ParallelAttention<T>::Gather(std::span<const T> qkv, size_t section,
+                                  std::span<float> dense) const {
+  const kernels::HeadsView<const T> view = Section(qkv, section);
   const size_t columns = outputs_.PartOf(section).count;
   for (size_t at = 0, token = 0; at < dense.size(); at += columns, ++token) {
-    std::copy_n(view.data + token * view.token_stride, columns, dense.data() + at);
+    const T* const row = view.data + token * view.token_stride;
+    std::transform(row, row + columns, dense.data() + at, ToFloat<T>);
   }
 }
 
-void ParallelAttention::Scatter(std::span<const float> dense, size_t section,
-                                std::span<float> qkv) const {
-  const kernels::HeadsView<float> view = Section(qkv, section);
+template <typename T>
+void ParallelAttention<T>::Scatter(std::span<const float> dense, size_t section,
+                                   std::span<T> qkv) const {
+  const kernels::HeadsView<T> view = Section(qkv, section);
   const size_t columns = outputs_.PartOf(section).count;
   for (size_t at = 0, token = 0; at < dense.size(); at += columns, ++token) {
-    std::copy_n(dense.data() + at, columns, view.data + token * view.token_stride);
+    const float* const row = dense.data() + at;
+    std::transform(row, row + columns, view.data + token * view.token_stride, FromFloat<T>);
   }
 }
 
-ParallelAttention::Dense ParallelAttention::Cut(std::span<float> all) const {
+template <typename T>
+typename ParallelAttention<T>::Dense ParallelAttention<T>::Cut(std::span<float> all) const {
   const size_t tokens = first().y.rows.count;
   const size_t q = tokens * outputs_.PartOf(0).count, k = tokens * outputs_.PartOf(1).count;
   return {.q = all.first(q), .k = all.subspan(q, k), .v = all.subspan(q + k)};
 }
 
-ParallelAttention::Dense ParallelAttention::GatherAll(std::span<const float> qkv,
-                                                      std::span<float> all) const {
+template <typename T>
+typename ParallelAttention<T>::Dense ParallelAttention<T>::GatherAll(std::span<const T> qkv,
+                                                                     std::span<float> all) const {
   const Dense dense = Cut(all);
   Gather(qkv, 0, dense.q);
   Gather(qkv, 1, dense.k);
@@ -152,16 +190,19 @@ ParallelAttention::Dense ParallelAttention::GatherAll(std::span<const float> qkv
   return dense;
 }
 
-template <class Float>
-kernels::HeadsView<Float> ParallelAttention::Section(std::span<Float> qkv, size_t section) const {
+template <typename T>
+template <class Element>
+kernels::HeadsView<Element> ParallelAttention<T>::Section(std::span<Element> qkv,
+                                                          size_t section) const {
   return {.data = qkv.data() + outputs_.PartOf(section).begin,
           .token_stride = first().y.columns.count};
 }
 
-absl::Status ParallelAttention::Turn(Rotate rotate, std::span<float> qkv) const {
+template <typename T>
+absl::Status ParallelAttention<T>::Turn(Rotate rotate, std::span<T> qkv) const {
   if (cos_.empty()) return absl::OkStatus();
   for (const size_t section : {size_t{0}, size_t{1}}) {
-    const kernels::HeadsView<float> heads = Section(qkv, section);
+    const kernels::HeadsView<T> heads = Section(qkv, section);
     const kernels::RotaryShape shape = {.batch = shape_.batch,
                                         .sequence = shape_.sequence,
                                         .heads = section == 0 ? shape_.heads : shape_.kv_heads,
@@ -173,93 +214,120 @@ absl::Status ParallelAttention::Turn(Rotate rotate, std::span<float> qkv) const 
   return absl::OkStatus();
 }
 
-absl::StatusOr<FloatBlock> ParallelAttention::Take(std::string_view what, size_t elements) {
-  absl::StatusOr<FloatBlock> taken = groups_.OrTell(scratch_.Take(what, elements));
+template <typename T>
+template <typename Taken>
+absl::StatusOr<Taken> ParallelAttention<T>::OrTell(absl::StatusOr<Taken> taken) {
   if (options_.pieces != nullptr) (void)TellIfRefused(*options_.pieces, taken.status());
-  return taken;
+  return groups_.OrTell(std::move(taken));
 }
 
-absl::StatusOr<Memory::Block> ParallelAttention::Workspace() {
+template <typename T>
+absl::StatusOr<RoundedResults<T>> ParallelAttention<T>::Rounding(std::span<T> to) {
+  return OrTell(RoundedResults<T>::For(scratch_, "what is rounded in a cut attention", to));
+}
+
+template <typename T>
+absl::StatusOr<Converted<float>> ParallelAttention<T>::Widened(std::span<const T> values) {
+  return OrTell(Converted<float>::Of(scratch_, "attended values in fp32", values));
+}
+
+template <typename T>
+absl::StatusOr<Memory::Block> ParallelAttention<T>::Workspace() {
   LocalProducts& products = scratch_.products();
   const size_t threads = kernels::ThreadsOf(products.pool());
   return groups_.OrTell(products.Workspace(kernels::AttentionWorkspaceBytes(shape_, threads)));
 }
 
-absl::Status ParallelAttention::Attend(std::span<const float> qkv, std::span<float> attended,
-                                       float* lse) {
-  if (options_.pieces != nullptr) {
-    GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, Take(kDense, qkv.size()));
-    const Dense dense = GatherAll(qkv, all.all());
-    return TellIfRefused(
-        groups_, options_.pieces->Forward(scratch_.memory(), shape_, dense.q, dense.k, dense.v,
-                                          attended, {lse, shape_.heads * second().x.rows.count}));
-  }
+template <typename T>
+absl::Status ParallelAttention<T>::Attend(const KeptValues<T>& kept) {
+  if (options_.pieces != nullptr) return AttendWithOthers(kept);
   GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace());
-  return FromKernel(kernels::AttentionForward<float>(
-                        shape_, Section(qkv, 0), Section(qkv, 1), Section(qkv, 2),
-                        {attended.data(), second().x.columns.count}, lse, workspace.data(),
-                        workspace.bytes(), scratch_.products().pool()),
-                    "attention");
+  const std::span<const T> qkv = kept.qkv;
+  return FromKernel(
+      kernels::AttentionForward<T>(shape_, Section(qkv, 0), Section(qkv, 1), Section(qkv, 2),
+                                   {kept.attended.data(), second().x.columns.count}, kept.lse,
+                                   workspace.data(), workspace.bytes(), scratch_.products().pool()),
+      "attention");
 }
 
-absl::Status ParallelAttention::AttendBackward(std::span<const float> kept,
-                                               std::span<const float> dattended,
-                                               std::span<float> dqkv) {
-  if (options_.pieces != nullptr) return AttendWithOthers(kept, dattended, dqkv);
+template <typename T>
+absl::Status ParallelAttention<T>::AttendWithOthers(const KeptValues<T>& kept) {
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, OrTell(scratch_.Take(kDense, kept.qkv.size())));
+  GEMINID_ASSIGN_OR_RETURN(const auto attended, Rounding(kept.attended));
+  const Dense dense = GatherAll(kept.qkv, all.all());
+  GEMINID_RETURN_IF_ERROR(TellIfRefused(
+      groups_, options_.pieces->Forward(scratch_.memory(), shape_, dense.q, dense.k, dense.v,
+                                        attended.all(), {kept.lse, Sums()})));
+  return attended.Round();
+}
+
+template <typename T>
+absl::Status ParallelAttention<T>::AttendBackward(const KeptValues<const T>& kept,
+                                                  std::span<const T> dattended, std::span<T> dqkv) {
+  if (options_.pieces != nullptr) return AttendBackwardWithOthers(kept, dattended, dqkv);
   GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace());
-  const size_t attended = first().y.elements(), width = second().x.columns.count;
-  const kernels::AttentionSaved<float> saved = {
-      .q = Section(kept, 0),
-      .k = Section(kept, 1),
-      .v = Section(kept, 2),
-      .out = {kept.data() + attended, width},
-      .dout = {dattended.data(), width},
-      .lse = kept.data() + attended + second().x.elements()};
-  return FromKernel(kernels::AttentionBackward<float>(
-                        shape_, saved, Section(dqkv, 0), Section(dqkv, 1), Section(dqkv, 2),
-                        workspace.data(), workspace.bytes(), scratch_.products().pool()),
+  const size_t width = second().x.columns.count;
+  const kernels::AttentionSaved<T> saved = {.q = Section(kept.qkv, 0),
+                                            .k = Section(kept.qkv, 1),
+                                            .v = Section(kept.qkv, 2),
+                                            .out = {kept.attended.data(), width},
+                                            .dout = {dattended.data(), width},
+                                            .lse = kept.lse};
+  return FromKernel(kernels::AttentionBackward<T>(shape_, saved, Section(dqkv, 0), Section(dqkv, 1),
+                                                  Section(dqkv, 2), workspace.data(),
+                                                  workspace.bytes(), scratch_.products().pool()),
                     "attention backward");
 }
 
-absl::Status ParallelAttention::AttendWithOthers(std::span<const float> kept,
-                                                 std::span<const float> dattended,
-                                                 std::span<float> dqkv) {
-  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, Take(kDense, dqkv.size()));
-  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all_gradients,
-                           Take("the gradients of queries, keys and values", dqkv.size()));
-  const Dense dense = GatherAll(kept.first(dqkv.size()), all.all());
-  const std::span<const float> attended = kept.subspan(dqkv.size(), dattended.size());
-  const std::span<const float> lse = kept.subspan(dqkv.size() + attended.size());
+template <typename T>
+absl::Status ParallelAttention<T>::AttendBackwardWithOthers(const KeptValues<const T>& kept,
+                                                            std::span<const T> dattended,
+                                                            std::span<T> dqkv) {
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, OrTell(scratch_.Take(kDense, dqkv.size())));
+  GEMINID_ASSIGN_OR_RETURN(
+      const FloatBlock all_gradients,
+      OrTell(scratch_.Take("the gradients of queries, keys and values", dqkv.size())));
+  GEMINID_ASSIGN_OR_RETURN(const Converted<float> out, Widened(kept.attended));
+  GEMINID_ASSIGN_OR_RETURN(const Converted<float> dout, Widened(dattended));
+  const Dense dense = GatherAll(kept.qkv, all.all());
   const Dense gradients = Cut(all_gradients.all());
   GEMINID_RETURN_IF_ERROR(TellIfRefused(
-      groups_, options_.pieces->Backward(
-                   scratch_.memory(), shape_,
-                   {.q = dense.q, .k = dense.k, .v = dense.v, .out = attended, .lse = lse},
-                   dattended, gradients.q, gradients.k, gradients.v)));
+      groups_, options_.pieces->Backward(scratch_.memory(), shape_,
+                                         {.q = dense.q,
+                                          .k = dense.k,
+                                          .v = dense.v,
+                                          .out = out.all(),
+                                          .lse = std::span<const float>(kept.lse, Sums())},
+                                         dout.all(), gradients.q, gradients.k, gradients.v)));
   Scatter(gradients.q, 0, dqkv);
   Scatter(gradients.k, 1, dqkv);
   Scatter(gradients.v, 2, dqkv);
   return absl::OkStatus();
 }
 
-absl::Status ParallelAttention::Forward(std::span<const float> x, const Parameters& parameters,
-                                        std::span<float> kept, std::span<float> y) {
+template <typename T>
+absl::Status ParallelAttention<T>::Forward(std::span<const T> x, const Parameters& parameters,
+                                           std::span<T> kept, std::span<float> y) {
   const size_t bias = options_.bias ? second().bias.count : 0;
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), second().y.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Wout", parameters.w_out.size(), second().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("bout", parameters.b_out.size(), bias));
-  const std::span<float> qkv = kept.first(first().y.elements());
-  const std::span<float> attended = kept.subspan(qkv.size(), second().x.elements());
-  GEMINID_RETURN_IF_ERROR(first_->Forward(x, parameters.w_qkv, parameters.b_qkv, qkv));
-  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryForward<float>, qkv));
-  GEMINID_RETURN_IF_ERROR(Attend(qkv, attended, attended.data() + attended.size()));
-  return second_->Forward(attended, parameters.w_out, parameters.b_out, y);
+  const KeptValues<T> values = ValuesIn(kept);
+  {
+    GEMINID_ASSIGN_OR_RETURN(const auto qkv, Rounding(values.qkv));
+    GEMINID_RETURN_IF_ERROR(first_->Forward(x, parameters.w_qkv, parameters.b_qkv, qkv.all()));
+    GEMINID_RETURN_IF_ERROR(qkv.Round());
+  }
+  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryForward<T>, values.qkv));
+  GEMINID_RETURN_IF_ERROR(Attend(values));
+  return second_->Forward(values.attended, parameters.w_out, parameters.b_out, y);
 }
 
-absl::Status ParallelAttention::Backward(std::span<const float> x, const Parameters& parameters,
-                                         std::span<const float> kept, std::span<const float> dy,
-                                         const Gradients& gradients) {
+template <typename T>
+absl::Status ParallelAttention<T>::Backward(std::span<const T> x, const Parameters& parameters,
+                                            std::span<const T> kept, std::span<const T> dy,
+                                            const Gradients& gradients) {
   const size_t bias = options_.bias ? first().bias.count : 0;
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), first().x.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
@@ -267,21 +335,30 @@ absl::Status ParallelAttention::Backward(std::span<const float> x, const Paramet
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dX", gradients.x.size(), first().x.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dWqkv", gradients.w_qkv.size(), first().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dbqkv", gradients.b_qkv.size(), bias));
-  const std::span<const float> attended = kept.subspan(first().y.elements(), second().x.elements());
-  // Allocated in the order of a stack.
-  GEMINID_ASSIGN_OR_RETURN(const FloatBlock dqkv,
-                           Take("the gradient of what its first layer gave", first().y.elements()));
+  const KeptValues<const T> values = ValuesIn(kept);
+  // Taken in the order of a stack.
+  GEMINID_ASSIGN_OR_RETURN(
+      const ElementBlock<T> dqkv,
+      OrTell(scratch_.Take<T>("the gradient of what its first layer gave", values.qkv.size())));
   {
-    GEMINID_ASSIGN_OR_RETURN(const FloatBlock dattended,
-                             Take("the gradient of what was attended to", attended.size()));
-    GEMINID_RETURN_IF_ERROR(
-        second_->Backward(attended, parameters.w_out, dy,
-                          {.x = dattended.all(), .w = gradients.w_out, .bias = gradients.b_out}));
-    GEMINID_RETURN_IF_ERROR(AttendBackward(kept, dattended.all(), dqkv.all()));
+    GEMINID_ASSIGN_OR_RETURN(
+        const ElementBlock<T> dattended,
+        OrTell(scratch_.Take<T>("the gradient of what was attended to", values.attended.size())));
+    {
+      GEMINID_ASSIGN_OR_RETURN(const auto given, Rounding(dattended.all()));
+      GEMINID_RETURN_IF_ERROR(
+          second_->Backward(values.attended, parameters.w_out, dy,
+                            {.x = given.all(), .w = gradients.w_out, .bias = gradients.b_out}));
+      GEMINID_RETURN_IF_ERROR(given.Round());
+    }
+    GEMINID_RETURN_IF_ERROR(AttendBackward(values, dattended.all(), dqkv.all()));
   }
-  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryBackward<float>, dqkv.all()));
+  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryBackward<T>, dqkv.all()));
   return first_->Backward(x, parameters.w_qkv, dqkv.all(),
                           {.x = gradients.x, .w = gradients.w_qkv, .bias = gradients.b_qkv});
 }
+
+template class ParallelAttention<float>;
+template class ParallelAttention<kernels::BFloat16>;
 
 }  // namespace geminid::collectives

@@ -1,4 +1,5 @@
-// Causal self-attention over a tensor-parallel grid, with the layers before and after it, in fp32:
+// Causal self-attention over a tensor-parallel grid, with the layers before and behind it. What
+// products read, what attention works on and what is kept is fp32 or bf16, all else fp32:
 //
 //   q, k, v = x Wq^T + bq, ...   sections of one first layer; q and k get rotary positions
 //   y = attention(q, k, v) Wo^T + bo   (kernels/model/attention/attention.h)
@@ -63,8 +64,9 @@ struct AttentionOptions {
 };
 
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
-// those of the layers; INVALID_ARGUMENT, before anything is sent, for a span that does not have its
-// block's size.
+// those of the layers; INVALID_ARGUMENT for a span that is not its block's size, before anything is
+// sent. T is float or kernels::BFloat16.
+template <typename T>
 class ParallelAttention {
  public:
   // `groups` and `scratch` outlive the block, which holds no memory but the table of positions.
@@ -79,25 +81,26 @@ class ParallelAttention {
   const LinearBlocks& second() const { return second_->blocks(); }
   // The sections are queries, keys and values.
   const FusedOutputs& outputs() const { return outputs_; }
-  // The number of elements beside x that the forward pass keeps for the backward pass.
-  size_t kept() const {
-    return first().y.elements() + second().x.elements() + shape_.heads * second().x.rows.count;
-  }
+  // Elements that the backward pass needs of the forward pass, beside x: first a number in fp32 for
+  // each token and head, so what has room for them lies as fp32 must.
+  size_t kept() const { return OfHeads() + first().y.elements() + second().x.elements(); }
 
   struct Parameters {
-    std::span<const float> w_qkv, b_qkv, w_out, b_out;  // empty b: no bias
+    std::span<const T> w_qkv;
+    std::span<const float> b_qkv;  // empty without a bias, as b_out
+    std::span<const T> w_out;
+    std::span<const float> b_out;
   };
-  absl::Status Forward(std::span<const float> x, const Parameters& parameters,
-                       std::span<float> kept, std::span<float> y);
+  absl::Status Forward(std::span<const T> x, const Parameters& parameters, std::span<T> kept,
+                       std::span<float> y);
 
   struct Gradients {
     std::span<float> x, w_qkv, b_qkv, w_out, b_out;
   };
   // Overwrites the gradients. If several ranks store the same elements of a parameter, each gets
   // their whole gradient.
-  absl::Status Backward(std::span<const float> x, const Parameters& parameters,
-                        std::span<const float> kept, std::span<const float> dy,
-                        const Gradients& gradients);
+  absl::Status Backward(std::span<const T> x, const Parameters& parameters, std::span<const T> kept,
+                        std::span<const T> dy, const Gradients& gradients);
 
  private:
   ParallelAttention(TensorGroups& groups, const AttentionOptions& options, FusedOutputs outputs,
@@ -107,35 +110,50 @@ class ParallelAttention {
   absl::Status MakeLayers();
   absl::Status MakeTable();
 
-  // Copies a section to or from a tensor of its own: [tokens, its columns].
-  void Gather(std::span<const float> qkv, size_t section, std::span<float> dense) const;
-  void Scatter(std::span<const float> dense, size_t section, std::span<float> qkv) const;
-  // Views of queries, keys and values, one after another, in memory of qkv's size.
+  // What is kept.
+  template <typename Element>
+  struct KeptValues {
+    std::span<Element> qkv, attended;
+    float* lse;
+  };
+  template <typename Element>
+  KeptValues<Element> ValuesIn(std::span<Element> kept) const;
+  size_t Sums() const { return shape_.heads * second().x.rows.count; }
+  size_t OfHeads() const { return Sums() * sizeof(float) / sizeof(T); }
+
+  // A section as a tensor of its own, in fp32: [tokens, its columns].
+  void Gather(std::span<const T> qkv, size_t section, std::span<float> dense) const;
+  void Scatter(std::span<const float> dense, size_t section, std::span<T> qkv) const;
+  // The three of them, one behind the other, in what holds as much as qkv.
   struct Dense {
     std::span<float> q, k, v;
   };
   Dense Cut(std::span<float> all) const;
-  Dense GatherAll(std::span<const float> qkv, std::span<float> all) const;
-  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements);
+  Dense GatherAll(std::span<const T> qkv, std::span<float> all) const;
+  // Hands on what this rank takes; if it was refused, those that it attends with are told, too.
+  template <typename Taken>
+  absl::StatusOr<Taken> OrTell(absl::StatusOr<Taken> taken);
+  absl::StatusOr<RoundedResults<T>> Rounding(std::span<T> to);
+  absl::StatusOr<Converted<float>> Widened(std::span<const T> values);
   absl::StatusOr<Memory::Block> Workspace();
 
-  // A view of queries, keys or values (sections 0 to 2) of the kept values, or of their gradient.
-  template <class Float>
-  kernels::HeadsView<Float> Section(std::span<Float> qkv, size_t section) const;
-  using Rotate = kernels::Status (*)(const kernels::RotaryShape&, const float*, const float*,
-                                     float*);
-  absl::Status Turn(Rotate rotate, std::span<float> qkv) const;
-  absl::Status Attend(std::span<const float> qkv, std::span<float> attended, float* lse);
-  absl::Status AttendWithOthers(std::span<const float> kept, std::span<const float> dattended,
-                                std::span<float> dqkv);
-  absl::Status AttendBackward(std::span<const float> kept, std::span<const float> dattended,
-                              std::span<float> dqkv);
+  // Of what is kept, or of its gradient: queries, keys, values (sections 0 to 2).
+  template <class Element>
+  kernels::HeadsView<Element> Section(std::span<Element> qkv, size_t section) const;
+  using Rotate = kernels::Status (*)(const kernels::RotaryShape&, const float*, const float*, T*);
+  absl::Status Turn(Rotate rotate, std::span<T> qkv) const;
+  absl::Status Attend(const KeptValues<T>& kept);
+  absl::Status AttendWithOthers(const KeptValues<T>& kept);
+  absl::Status AttendBackward(const KeptValues<const T>& kept, std::span<const T> dattended,
+                              std::span<T> dqkv);
+  absl::Status AttendBackwardWithOthers(const KeptValues<const T>& kept,
+                                        std::span<const T> dattended, std::span<T> dqkv);
 
   TensorGroups& groups_;
   const AttentionOptions options_;
   const FusedOutputs outputs_;
   LinearScratch& scratch_;
-  std::unique_ptr<ParallelLinear> first_, second_;
+  std::unique_ptr<ParallelLinear<T>> first_, second_;
   kernels::AttentionShape shape_;  // of this rank's heads and sequences
   std::vector<float> cos_, sin_;   // of each token of a sequence; empty without rotary positions
 };

@@ -68,6 +68,9 @@ absl::StatusOr<EmbeddingBlocks> BlocksOf(const TensorGrid& grid, const Embedding
 
 absl::StatusOr<std::unique_ptr<ParallelEmbedding>> ParallelEmbedding::Make(
     TensorGroups& groups, const EmbeddingShape& shape, LinearScratch& scratch) {
+  if (groups.grid().mode() == TensorMode::k1D) {
+    return absl::InvalidArgumentError("in 1D the blocks of a table are a table of their own");
+  }
   GEMINID_ASSIGN_OR_RETURN(const EmbeddingBlocks blocks,
                            BlocksOf(groups.grid(), shape, groups.rank()));
   return std::unique_ptr<ParallelEmbedding>(new ParallelEmbedding(groups, shape, blocks, scratch));
@@ -79,7 +82,6 @@ ParallelEmbedding::ParallelEmbedding(TensorGroups& groups, const EmbeddingShape&
       shape_(shape),
       blocks_(blocks),
       scratch_(scratch),
-      is_whole_(groups.grid().mode() == TensorMode::k1D),
       words_(groups.Along(LayoutOfTable(groups.grid().mode()).summed)),
       gathered_(groups.grid().mode() == TensorMode::k3D ? &groups.Along(GridAxis::kWeight)
                                                         : nullptr),
@@ -105,8 +107,7 @@ absl::StatusOr<ParallelEmbedding::Room> ParallelEmbedding::Take() {
   Room room;
   GEMINID_ASSIGN_OR_RETURN(room.table, groups_.OrTell(scratch_.Take("a table gathered", table)));
   GEMINID_ASSIGN_OR_RETURN(
-      room.y, groups_.OrTell(scratch_.Take("what a cut table gives",
-                                           is_whole_ ? 0 : part_.tokens * part_.hidden)));
+      room.y, groups_.OrTell(scratch_.Take("what a cut table gives", part_.tokens * part_.hidden)));
   return room;
 }
 
@@ -120,11 +121,11 @@ absl::Status ParallelEmbedding::Forward(std::span<const int32_t> ids, std::span<
     GEMINID_RETURN_IF_ERROR(gathered_->AllGather(table, room.table.all()));
     table = room.table.all();
   }
-  const std::span<float> partial = is_whole_ ? y : room.y.all();
+  const std::span<float> partial = room.y.all();
   GEMINID_RETURN_IF_ERROR(kernels::FromKernel(
       kernels::EmbeddingForward<float>(part_, ids.data(), table.data(), nullptr, 0, partial.data()),
       "embedding"));
-  return is_whole_ ? words_.AllReduce(y, y) : words_.ReduceScatter(partial, y);
+  return words_.ReduceScatter(partial, y);
 }
 
 absl::Status ParallelEmbedding::Backward(std::span<const int32_t> ids, std::span<const float> dy,
@@ -137,10 +138,8 @@ absl::Status ParallelEmbedding::Backward(std::span<const int32_t> ids, std::span
   GEMINID_ASSIGN_OR_RETURN(
       const Memory::Block workspace,
       groups_.OrTell(scratch_.products().Workspace(kernels::EmbeddingWorkspaceBytes(part_))));
-  if (!is_whole_) {
-    GEMINID_RETURN_IF_ERROR(words_.AllGather(dy, room.y.all()));
-    dy = room.y.all();
-  }
+  GEMINID_RETURN_IF_ERROR(words_.AllGather(dy, room.y.all()));
+  dy = room.y.all();
   const std::span<float> partial = gathered_ == nullptr ? dtable : room.table.all();
   GEMINID_RETURN_IF_ERROR(kernels::FromKernel(
       kernels::EmbeddingBackward(part_, ids.data(), dy.data(), partial.data(),

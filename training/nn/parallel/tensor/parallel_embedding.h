@@ -2,29 +2,28 @@
 // vocabulary and, in 2D, 2.5D and 3D, also along the features. In fp32.
 //
 //   mode         table [vocabulary, features]          ids of              gives Y as
-//   1D           words by column                       all tokens          X of a first layer
-//   1D-sequence  words by column                       all tokens          "
+//   1D-sequence  words by column                       all tokens          X of a first layer
 //   2D, 2.5D     words by row, features by column      the depth's tokens  "
 //   3D           words by input, then weight;          the tokens of its   "
 //                features by output                    weight coordinate
 //
-// A rank looks up its own words, for more tokens than its own, and uses zeros for other words. The
-// sum over the axis that partitions the words is scattered along the tokens. In 1D, 1D-sequence and
-// 3D the table has the layout of a first layer's W with the vocabulary as its outputs, so tied
-// weights need one block. In 2D and 2.5D the two layouts have rows and columns of the grid swapped.
+// A rank looks up the words that it has, for more tokens than are its own; zeros stand for the
+// others, and the sum over the axis that cuts the words is scattered along the tokens. In
+// 1D-sequence and 3D the table lies as the W of a first layer with the vocabulary as its outputs,
+// so that one block serves both where the weights are tied. In 2D and 2.5D rows and columns of the
+// grid are exchanged between the two. 1D has the blocks of 1D-sequence, and no layer here.
 //
 // Elements that each rank receives; |Y| = tokens * features, |W| = the table's elements:
 //
 //   mode         forward                  backward                                   partners
-//   1D           2 (P-1)/P |Y|            none                                       P-1
 //   1D-sequence  (P-1)/P |Y|              (P-1)/P |Y|                                P-1
 //   2D           (q-1)/q^2 |Y|            (q-1)/q^2 |Y|                              q-1
 //   2.5D         (q-1)/(d q^2) |Y|        (q-1)/(d q^2) |Y| + 2 (d-1)/(d q^2) |W|    q-1 + d-1
 //   3D           (d-1)/d^3 (|W| + |Y|)    (d-1)/d^3 (|W| + |Y|)                      2 (d-1)
 //
-// All-reduces of up to kDirectAllReduceBytes, in 1D and along the depth, receive P-1, or d-1, times
-// their size instead. In 2D and 2.5D a rank temporarily holds its features of all the depth's
-// tokens; in 3D it temporarily holds d times its table.
+// All-reduces of up to kDirectAllReduceBytes, along the depth, receive d-1 times their size
+// instead. In 2D and 2.5D a rank holds its features of all the depth's tokens for a moment, in 3D
+// its table d times.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_EMBEDDING_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_EMBEDDING_H_
 
@@ -63,8 +62,8 @@ absl::StatusOr<EmbeddingBlocks> BlocksOf(const TensorGrid& grid, const Embedding
 // the others wait for them until their timeout.
 class ParallelEmbedding {
  public:
-  // `groups` and `scratch` outlive the layer, which holds no memory. INVALID_ARGUMENT like
-  // BlocksOf.
+  // `groups` and `scratch` outlive the layer, which holds no memory of its own. INVALID_ARGUMENT as
+  // BlocksOf, and in 1D.
   static absl::StatusOr<std::unique_ptr<ParallelEmbedding>> Make(TensorGroups& groups,
                                                                  const EmbeddingShape& shape,
                                                                  LinearScratch& scratch);
@@ -83,8 +82,8 @@ class ParallelEmbedding {
                     const EmbeddingBlocks& blocks, LinearScratch& scratch);
 
   absl::Status CheckIds(std::span<const int32_t> ids) const;
-  // The table rows in which this rank looks up, and Y of the tokens that it looks up. Empty if the
-  // caller's spans have exactly these.
+  // The table of all that this rank looks up in, where that is more than it is given, and Y of all
+  // tokens that it does so for.
   struct Room {
     FloatBlock table, y;
   };
@@ -94,9 +93,8 @@ class ParallelEmbedding {
   const EmbeddingShape shape_;
   const EmbeddingBlocks blocks_;
   LinearScratch& scratch_;
-  const bool is_whole_;           // 1D: Y is the same on all ranks
-  Communicator& words_;           // along which Y is summed
-  Communicator* const gathered_;  // along which the table is gathered; only in 3D, else null
+  Communicator& words_;           // along which Y is added up
+  Communicator* const gathered_;  // along which the table is gathered; null but in 3D
   const kernels::EmbeddingShape part_;
 };
 

@@ -2,32 +2,35 @@
 
 #include "base/status_macros.h"
 #include "training/nn/parallel/tensor/block_size.h"
-#include "training/nn/parallel/tensor/linear_1d.h"
+#include "training/nn/parallel/tensor/linear_1d_sequence.h"
 #include "training/nn/parallel/tensor/linear_2d.h"
 #include "training/nn/parallel/tensor/linear_3d.h"
 
 namespace geminid::collectives {
-absl::StatusOr<std::unique_ptr<ParallelLinear>> ParallelLinear::Make(TensorGroups& groups,
-                                                                     const LinearOptions& options,
-                                                                     LinearScratch& scratch) {
+
+template <typename T>
+absl::StatusOr<std::unique_ptr<ParallelLinear<T>>> ParallelLinear<T>::Make(
+    TensorGroups& groups, const LinearOptions& options, LinearScratch& scratch) {
   const TensorGrid& grid = groups.grid();
   auto blocks = BlocksOf(grid, options.role, options.shape, groups.rank());
   if (!blocks.ok()) return blocks.status();
   switch (grid.mode()) {
     case TensorMode::k1D:
+      return absl::InvalidArgumentError("in 1D the blocks of a layer are a layer of their own");
     case TensorMode::k1DSequence:
-      return MakeLinear1D(groups, options, *blocks, scratch);
+      return MakeLinear1DSequence<T>(groups, options, *blocks, scratch);
     case TensorMode::k2D:
     case TensorMode::k25D:
-      return MakeLinear2D(groups, options, *blocks, scratch);
+      return MakeLinear2D<T>(groups, options, *blocks, scratch);
     case TensorMode::k3D:
-      return MakeLinear3D(groups, options, *blocks, scratch);
+      return MakeLinear3D<T>(groups, options, *blocks, scratch);
   }
   return absl::InternalError("a tensor mode that is none");
 }
 
-absl::Status ParallelLinear::Forward(std::span<const float> x, std::span<const float> w,
-                                     std::span<const float> bias, std::span<float> y) {
+template <typename T>
+absl::Status ParallelLinear<T>::Forward(std::span<const T> x, std::span<const T> w,
+                                        std::span<const float> bias, std::span<float> y) {
   const size_t bias_elements = options_.bias ? blocks_.bias.count : 0;
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), blocks_.x.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("W", w.size(), blocks_.w.elements()));
@@ -36,8 +39,9 @@ absl::Status ParallelLinear::Forward(std::span<const float> x, std::span<const f
   return TellIfRefused(groups_, DoForward(x.data(), w.data(), bias.data(), y.data()));
 }
 
-absl::Status ParallelLinear::Backward(std::span<const float> x, std::span<const float> w,
-                                      std::span<const float> dy, const Gradients& gradients) {
+template <typename T>
+absl::Status ParallelLinear<T>::Backward(std::span<const T> x, std::span<const T> w,
+                                         std::span<const T> dy, const Gradients& gradients) {
   const size_t bias_elements = options_.bias ? blocks_.bias.count : 0;
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), blocks_.x.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("W", w.size(), blocks_.w.elements()));
@@ -49,5 +53,8 @@ absl::Status ParallelLinear::Backward(std::span<const float> x, std::span<const 
   return TellIfRefused(groups_, DoBackward(x.data(), w.data(), dy.data(), gradients.x.data(),
                                            gradients.w.data(), gradients.bias.data()));
 }
+
+template class ParallelLinear<float>;
+template class ParallelLinear<kernels::BFloat16>;
 
 }  // namespace geminid::collectives

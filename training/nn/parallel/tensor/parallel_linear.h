@@ -1,5 +1,7 @@
-// Y = X W^T (+ b) and its gradients over a tensor-parallel grid, in fp32. tensor_grid.h says which
-// block of each matrix a rank has.
+// Y = X W^T (+ b) and its gradients over a tensor-parallel grid. X, W and dY are fp32 or bf16, and
+// travel as what they are; Y, the gradients and all sums over ranks are fp32. Which block of each
+// matrix a rank gives and gets is in tensor_grid.h. In 1D the blocks are layers of their own
+// (training/nn/layer_share.h), whose sums over ranks the formulas have.
 //
 // Elements that each rank receives; |.| = elements of the whole matrix, P ranks, q or d on a side:
 //
@@ -17,12 +19,10 @@
 // so a rank stores 1/d^3 of each in between. All-reduces of up to kDirectAllReduceBytes receive
 // (P-1) times their size instead.
 //
-// Collectives run during products that do not need their results:
-//   2D, 2.5D  the blocks of the next step and the sums of the previous step
-//   1D        the sum of dX, during the product for dW
-//   3D        several gathers at a time, and the sum of dX
-// Results have the same bits on every backend and at every timing: partial sums are added in rank
-// order.
+// Exchanges run beside the products that do not need what they bring: in 2D and 2.5D the blocks of
+// the next step and the sums of the one before, in 1D-sequence the sum of dX beside the product for
+// dW, in 3D gathers beside each other and the sum of dX.
+// The same bits on every backend and at every timing: partial sums are added in rank order.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_LINEAR_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_LINEAR_H_
 
@@ -32,6 +32,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "training/nn/parallel/tensor/linear_scratch.h"
+#include "training/nn/parallel/tensor/operands.h"
 #include "training/nn/parallel/tensor/tensor_grid.h"
 #include "training/nn/parallel/tensor/tensor_groups.h"
 
@@ -43,14 +44,15 @@ struct LinearOptions {
   bool bias = false;
 };
 
-// All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
-// those of the communicators. INVALID_ARGUMENT, before anything is sent, for a span that does not
-// have its block's size. RESOURCE_EXHAUSTED if the scratch lacks the memory of layer_scratch.h; the
-// other ranks are told (TensorGroups::Abort).
+// All ranks of the grid call the same methods in the same order. One thread at a time. Errors:
+// those of the communicators; INVALID_ARGUMENT for a span that is not its block's size, before
+// anything is sent; RESOURCE_EXHAUSTED where the scratch has no memory for what layer_scratch.h
+// says, which the other ranks are told (TensorGroups::Abort). T is float or kernels::BFloat16.
+template <typename T>
 class ParallelLinear {
  public:
-  // `groups` and `scratch` outlive the layer, which holds no memory. INVALID_ARGUMENT like
-  // BlocksOf.
+  // `groups` and `scratch` outlive the layer, which holds no memory of its own. INVALID_ARGUMENT as
+  // BlocksOf, and in 1D.
   static absl::StatusOr<std::unique_ptr<ParallelLinear>> Make(TensorGroups& groups,
                                                               const LinearOptions& options,
                                                               LinearScratch& scratch);
@@ -60,9 +62,9 @@ class ParallelLinear {
 
   const LinearBlocks& blocks() const { return blocks_; }
 
-  // `bias` is empty if the layer has none.
-  absl::Status Forward(std::span<const float> x, std::span<const float> w,
-                       std::span<const float> bias, std::span<float> y);
+  // `bias` is empty without one.
+  absl::Status Forward(std::span<const T> x, std::span<const T> w, std::span<const float> bias,
+                       std::span<float> y);
 
   struct Gradients {
     std::span<float> x, w;
@@ -70,8 +72,8 @@ class ParallelLinear {
   };
   // Overwrites the gradients. `x` and `w` are those of Forward. If several ranks store the same
   // elements of W or b, each gets their whole gradient.
-  absl::Status Backward(std::span<const float> x, std::span<const float> w,
-                        std::span<const float> dy, const Gradients& gradients);
+  absl::Status Backward(std::span<const T> x, std::span<const T> w, std::span<const T> dy,
+                        const Gradients& gradients);
 
  protected:
   ParallelLinear(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks)
@@ -80,10 +82,10 @@ class ParallelLinear {
   TensorGroups& groups() { return groups_; }
   const LinearOptions& options() const { return options_; }
 
-  // The caller has checked the sizes.
-  virtual absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) = 0;
-  virtual absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx,
-                                  float* dw, float* db) = 0;
+  // Sizes are right.
+  virtual absl::Status DoForward(const T* x, const T* w, const float* bias, float* y) = 0;
+  virtual absl::Status DoBackward(const T* x, const T* w, const T* dy, float* dx, float* dw,
+                                  float* db) = 0;
 
  private:
   TensorGroups& groups_;

@@ -17,9 +17,10 @@ namespace {
 constexpr char kInside[] = "the activations inside a cut MLP";
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ParallelMlp>> ParallelMlp::Make(TensorGroups& groups,
-                                                               const MlpOptions& options,
-                                                               LinearScratch& scratch) {
+template <typename T>
+absl::StatusOr<std::unique_ptr<ParallelMlp<T>>> ParallelMlp<T>::Make(TensorGroups& groups,
+                                                                     const MlpOptions& options,
+                                                                     LinearScratch& scratch) {
   const std::vector<size_t> sections(options.activation == Activation::kSwiglu ? 2 : 1,
                                      options.inner);
   GEMINID_ASSIGN_OR_RETURN(FusedOutputs outputs, FusedOutputs::Make(groups.grid(), sections));
@@ -30,12 +31,13 @@ absl::StatusOr<std::unique_ptr<ParallelMlp>> ParallelMlp::Make(TensorGroups& gro
                                 .shape = {options.tokens, options.inner, options.hidden},
                                 .bias = options.bias};
   std::unique_ptr<ParallelMlp> mlp(new ParallelMlp(groups, options, std::move(outputs), scratch));
-  GEMINID_ASSIGN_OR_RETURN(mlp->first_, ParallelLinear::Make(groups, first, scratch));
-  GEMINID_ASSIGN_OR_RETURN(mlp->second_, ParallelLinear::Make(groups, second, scratch));
+  GEMINID_ASSIGN_OR_RETURN(mlp->first_, ParallelLinear<T>::Make(groups, first, scratch));
+  GEMINID_ASSIGN_OR_RETURN(mlp->second_, ParallelLinear<T>::Make(groups, second, scratch));
   return mlp;
 }
 
-absl::Status ParallelMlp::Activate(const float* kept, float* inner) const {
+template <typename T>
+absl::Status ParallelMlp<T>::Activate(const T* kept, T* inner) const {
   if (options_.activation == Activation::kGelu) {
     return FromKernel(kernels::GeluForward(kept, second().x.elements(), inner), "GELU");
   }
@@ -45,8 +47,8 @@ absl::Status ParallelMlp::Activate(const float* kept, float* inner) const {
                     "SwiGLU");
 }
 
-absl::Status ParallelMlp::ActivateBackward(const float* kept, const float* dinner,
-                                           float* dkept) const {
+template <typename T>
+absl::Status ParallelMlp<T>::ActivateBackward(const T* kept, const T* dinner, T* dkept) const {
   if (options_.activation == Activation::kGelu) {
     return FromKernel(kernels::GeluBackward(dinner, kept, second().x.elements(), dkept), "GELU");
   }
@@ -57,21 +59,28 @@ absl::Status ParallelMlp::ActivateBackward(const float* kept, const float* dinne
                     "SwiGLU");
 }
 
-absl::Status ParallelMlp::Forward(std::span<const float> x, const Parameters& parameters,
-                                  std::span<float> kept, std::span<float> y) {
+template <typename T>
+absl::Status ParallelMlp<T>::Forward(std::span<const T> x, const Parameters& parameters,
+                                     std::span<T> kept, std::span<float> y) {
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), second().y.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("W2", parameters.w2.size(), second().w.elements()));
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("b2", parameters.b2.size(), options_.bias ? second().bias.count : 0));
-  GEMINID_RETURN_IF_ERROR(first_->Forward(x, parameters.w1, parameters.b1, kept));
-  GEMINID_ASSIGN_OR_RETURN(const FloatBlock inner, Take(kInside, second().x.elements()));
+  {
+    GEMINID_ASSIGN_OR_RETURN(const auto given, Rounding(kept));
+    GEMINID_RETURN_IF_ERROR(first_->Forward(x, parameters.w1, parameters.b1, given.all()));
+    GEMINID_RETURN_IF_ERROR(given.Round());
+  }
+  GEMINID_ASSIGN_OR_RETURN(const ElementBlock<T> inner, Take(kInside, second().x.elements()));
   GEMINID_RETURN_IF_ERROR(Activate(kept.data(), inner.data()));
   return second_->Forward(inner.all(), parameters.w2, parameters.b2, y);
 }
 
-absl::Status ParallelMlp::Backward(std::span<const float> x, const Parameters& parameters,
-                                   std::span<const float> kept, std::span<const float> dy,
-                                   const Gradients& gradients) {
+template <typename T>
+absl::Status ParallelMlp<T>::Backward(std::span<const T> x, const Parameters& parameters,
+                                      std::span<const T> kept, std::span<const T> dy,
+                                      const Gradients& gradients) {
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), first().x.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("W1", parameters.w1.size(), first().w.elements()));
@@ -80,21 +89,27 @@ absl::Status ParallelMlp::Backward(std::span<const float> x, const Parameters& p
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("db1", gradients.b1.size(), options_.bias ? first().bias.count : 0));
   const size_t inner = second().x.elements();
-  // The second layer's input. Once it is no longer needed, the gradient of the first layer's output
-  // overwrites it.
-  GEMINID_ASSIGN_OR_RETURN(const FloatBlock place, Take(kInside, std::max(inner, kept.size())));
-  const std::span<float> dkept = place.all().first(kept.size());
+  // What the second layer takes, and in its place, when that is not needed any more, the gradient
+  // of what the first one gave.
+  GEMINID_ASSIGN_OR_RETURN(const ElementBlock<T> place,
+                           Take(kInside, std::max(inner, kept.size())));
+  const std::span<T> dkept = place.all().first(kept.size());
   {
-    const std::span<float> taken = place.all().first(inner);
-    GEMINID_ASSIGN_OR_RETURN(const FloatBlock dtaken,
+    const std::span<T> taken = place.all().first(inner);
+    GEMINID_ASSIGN_OR_RETURN(const ElementBlock<T> dtaken,
                              Take("the gradients of those inside a cut MLP", inner));
     GEMINID_RETURN_IF_ERROR(Activate(kept.data(), taken.data()));
+    GEMINID_ASSIGN_OR_RETURN(const auto given, Rounding(dtaken.all()));
     GEMINID_RETURN_IF_ERROR(second_->Backward(
-        taken, parameters.w2, dy, {.x = dtaken.all(), .w = gradients.w2, .bias = gradients.b2}));
+        taken, parameters.w2, dy, {.x = given.all(), .w = gradients.w2, .bias = gradients.b2}));
+    GEMINID_RETURN_IF_ERROR(given.Round());
     GEMINID_RETURN_IF_ERROR(ActivateBackward(kept.data(), dtaken.data(), dkept.data()));
   }
   return first_->Backward(x, parameters.w1, dkept,
                           {.x = gradients.x, .w = gradients.w1, .bias = gradients.b1});
 }
+
+template class ParallelMlp<float>;
+template class ParallelMlp<kernels::BFloat16>;
 
 }  // namespace geminid::collectives

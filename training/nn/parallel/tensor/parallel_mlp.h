@@ -1,4 +1,5 @@
-// The two layers of an MLP with the activation between them, over a tensor-parallel grid, in fp32:
+// The two layers of an MLP with what is between them, over a tensor-parallel grid. What products
+// read and what is kept is fp32 or bf16 (parallel_linear.h), all else fp32:
 //
 //   GELU:    y = gelu(x W1^T + b1) W2^T + b2
 //   SwiGLU:  y = (gate sigmoid(gate) up) W2^T + b2,  gate and up are sections of W1's outputs
@@ -41,8 +42,9 @@ struct MlpOptions {
 };
 
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
-// those of the layers; INVALID_ARGUMENT, before anything is sent, for a span that does not have its
-// block's size.
+// those of the layers; INVALID_ARGUMENT for a span that is not its block's size, before anything is
+// sent. T is float or kernels::BFloat16.
+template <typename T>
 class ParallelMlp {
  public:
   // `groups` and `scratch` outlive the block, which holds no memory. INVALID_ARGUMENT for sizes
@@ -60,37 +62,42 @@ class ParallelMlp {
   size_t kept() const { return first().y.elements(); }
 
   struct Parameters {
-    std::span<const float> w1, b1, w2, b2;  // b1 and b2 are empty without a bias
+    std::span<const T> w1;
+    std::span<const float> b1;  // empty without a bias, as b2
+    std::span<const T> w2;
+    std::span<const float> b2;
   };
-  absl::Status Forward(std::span<const float> x, const Parameters& parameters,
-                       std::span<float> kept, std::span<float> y);
+  absl::Status Forward(std::span<const T> x, const Parameters& parameters, std::span<T> kept,
+                       std::span<float> y);
 
   struct Gradients {
     std::span<float> x, w1, b1, w2, b2;
   };
   // Overwrites the gradients. If several ranks store the same elements of a parameter, each gets
   // their whole gradient.
-  absl::Status Backward(std::span<const float> x, const Parameters& parameters,
-                        std::span<const float> kept, std::span<const float> dy,
-                        const Gradients& gradients);
+  absl::Status Backward(std::span<const T> x, const Parameters& parameters, std::span<const T> kept,
+                        std::span<const T> dy, const Gradients& gradients);
 
  private:
   ParallelMlp(TensorGroups& groups, const MlpOptions& options, FusedOutputs outputs,
               LinearScratch& scratch)
       : groups_(groups), options_(options), outputs_(std::move(outputs)), scratch_(scratch) {}
 
-  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
-    return groups_.OrTell(scratch_.Take(what, elements));
+  absl::StatusOr<ElementBlock<T>> Take(std::string_view what, size_t elements) {
+    return groups_.OrTell(scratch_.Take<T>(what, elements));
   }
-  absl::Status Activate(const float* kept, float* inner) const;
-  // Computes the gradients of the first layer's output.
-  absl::Status ActivateBackward(const float* kept, const float* dinner, float* dkept) const;
+  absl::StatusOr<RoundedResults<T>> Rounding(std::span<T> to) {
+    return groups_.OrTell(RoundedResults<T>::For(scratch_, "what is rounded in a cut MLP", to));
+  }
+  absl::Status Activate(const T* kept, T* inner) const;
+  // Gradients of what the first layer gave.
+  absl::Status ActivateBackward(const T* kept, const T* dinner, T* dkept) const;
 
   TensorGroups& groups_;
   const MlpOptions options_;
   const FusedOutputs outputs_;
   LinearScratch& scratch_;
-  std::unique_ptr<ParallelLinear> first_, second_;
+  std::unique_ptr<ParallelLinear<T>> first_, second_;
 };
 
 }  // namespace geminid::collectives

@@ -11,7 +11,9 @@ namespace geminid::collectives {
 struct LinearTraffic {
   double forward_elements = 0;   // received
   double backward_elements = 0;  // received
-  double saved_elements = 0;     // of X, kept for the backward
+  double forward_sums = 0;       // of these, what is added up, in fp32; the others are operands
+  double backward_sums = 0;
+  double saved_elements = 0;     // of X, for the backward
   double weight_elements = 0;    // of W
   int partners = 0;              // distinct ranks from which it receives
 };

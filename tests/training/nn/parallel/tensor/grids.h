@@ -29,9 +29,9 @@ struct GridCase {
   }
 };
 
-// Grids of every mode: one rank, if that is a grid, and several.
+// Of every mode whose layers are here: one rank, where that is a grid, and several.
 std::vector<GridCase> AllGrids();
-// The larger grids of every mode, for counting traffic.
+// Of these the larger ones: what traffic is counted on.
 std::vector<GridCase> TrafficGrids();
 
 // Row-major.

@@ -21,7 +21,7 @@ LayerTraffic TrafficOf(const TensorGrid& grid, const EmbeddingShape& shape) {
   const double square = side * side, cube = square * side;
   switch (grid.mode()) {
     case TensorMode::k1D:
-      return {.forward_elements = AllReduced(y, side), .partners = grid.side() - 1};
+      return {};
     case TensorMode::k1DSequence:
       return {.forward_elements = (side - 1) / side * y,
               .backward_elements = (side - 1) / side * y,

@@ -27,11 +27,6 @@ void PrintTo(const OverlapCase& c, std::ostream* os) { *os << c.name; }
 
 std::vector<OverlapCase> Cases() {
   return {
-      {.name = "OneDimension_SumOfDx",
-       .grid = {TensorMode::k1D, 2},
-       .role = LinearRole::kFirst,
-       .forward = {},
-       .backward = {{"column AllReduce 1", "product 2"}}},
       {.name = "OneDimensionOfTokens_GatherOfX_SumOfDx",
        .grid = {TensorMode::k1DSequence, 3},
        .role = LinearRole::kFirst,
@@ -119,7 +114,7 @@ class Overlap : public testing::TestWithParam<OverlapCase> {
       scratch.products().Watch(
           [moments] { EXPECT_EQ(moments->Begin("product"), absl::OkStatus()); });
     }
-    auto layer = ParallelLinear::Make(
+    auto layer = ParallelLinear<float>::Make(
         groups, {.role = GetParam().role, .shape = kShape, .bias = true}, scratch);
     ASSERT_TRUE(layer.ok()) << layer.status();
     std::mt19937 random(static_cast<uint32_t>(groups.rank()));

@@ -165,7 +165,7 @@ TEST_P(ParallelAttentionOf, WholeNumbers_AreTheDenseBlockBitForBit) {
     given.w1.at(Queries(options) + head * options.head_dim, 0) = 1;
   }
   const BlockResults want = Solve(options, given);
-  for (const BlockOutcome& rank : RunBlock<ParallelAttention>(GetParam(), options, given)) {
+  for (const BlockOutcome& rank : RunBlock<ParallelAttention<float>>(GetParam(), options, given)) {
     ExpectEqual(want, rank);
   }
 }
@@ -179,7 +179,8 @@ TEST_P(ParallelAttentionOf, RandomNumbers_AreTheDenseBlockToRounding) {
     BlockGiven given = DrawAll(options, [&] { return normal(random); });
     for (float& weight : given.w1.elements) weight /= 6;  // so that weights differ and none is 1
     const BlockResults want = Solve(options, given);
-    for (const BlockOutcome& rank : RunBlock<ParallelAttention>(GetParam(), options, given)) {
+    for (const BlockOutcome& rank :
+         RunBlock<ParallelAttention<float>>(GetParam(), options, given)) {
       ExpectClose(want, rank);
     }
   }
@@ -198,7 +199,7 @@ TEST_P(ParallelAttentionTraffic, BytesPartnersAndWhatIsKept_AreTheClosedForms) {
   std::mt19937 random(7);
   const BlockGiven given = DrawAll(options, WholeNumbers(random, 1));
   const size_t tokens = options.tokens(), outputs = Queries(options) + 2 * Keys(options);
-  for (const BlockOutcome& rank : RunBlock<ParallelAttention>(GetParam(), options, given)) {
+  for (const BlockOutcome& rank : RunBlock<ParallelAttention<float>>(GetParam(), options, given)) {
     ExpectTraffic(GetParam(), {tokens, options.hidden, outputs},
                   {tokens, Queries(options), options.hidden}, rank);
     EXPECT_EQ(rank.kept * static_cast<size_t>(GetParam().ranks),
@@ -214,7 +215,7 @@ TEST(ParallelAttention, HeadsAndSequencesThatWouldBeCut_AreRefused) {
     const auto refusal = [&](const auto& change) {
       AttentionOptions options = Options();
       change(options);
-      return ParallelAttention::Make(groups, options, scratch).status();
+      return ParallelAttention<float>::Make(groups, options, scratch).status();
     };
     EXPECT_EQ(
         refusal([](auto& o) { o.kv_heads = 3; }).message(),

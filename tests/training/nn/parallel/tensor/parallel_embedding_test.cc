@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelEmbeddingTraffic, testing::ValuesIn(Traf
                          [](const auto& parameter) { return parameter.param.name(); });
 
 TEST(ParallelEmbedding, IdThatIsNoWord_IsRefusedBeforeAnythingIsSent) {
-  OnGrid({TensorMode::k1D, 2}, [](TensorGroups& groups, LinearScratch& scratch) {
+  OnGrid({TensorMode::k1DSequence, 2}, [](TensorGroups& groups, LinearScratch& scratch) {
     auto layer =
         ParallelEmbedding::Make(groups, {.tokens = 2, .vocabulary = 3, .hidden = 4}, scratch);
     ASSERT_TRUE(layer.ok()) << layer.status();

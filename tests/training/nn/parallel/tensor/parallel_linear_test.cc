@@ -8,6 +8,8 @@
 #include <cmath>
 #include <random>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tests/training/nn/parallel/tensor/grids.h"
@@ -56,6 +58,17 @@ void Solve(Dense& d) {
   }
 }
 
+template <typename T>
+std::vector<T> As(const std::vector<float>& values) {
+  if constexpr (std::is_same_v<T, float>) {
+    return values;
+  } else {
+    std::vector<T> narrow;
+    for (const float value : values) narrow.push_back(T::FromFloat(value));
+    return narrow;
+  }
+}
+
 template <class Draw>
 Dense MakeDense(const LinearShape& shape, Draw draw) {
   const auto matrix = [](size_t rows, size_t columns) { return Matrix(rows, columns); };
@@ -100,22 +113,24 @@ class ParallelLinearOf : public testing::TestWithParam<std::tuple<GridCase, Line
     uint64_t forward_bytes = 0, backward_bytes = 0;
     int partners = 0;
   };
+  template <typename T = float>
   std::vector<Outcome> Run(const Dense& d, const LinearOptions& options) const {
     std::vector<Outcome> outcomes(static_cast<size_t>(grid().ranks()));
     OnGrid(std::get<0>(GetParam()), [&](TensorGroups& groups, LinearScratch& scratch) {
-      RunRank(groups, scratch, d, options, outcomes[static_cast<size_t>(groups.rank())]);
+      RunRank<T>(groups, scratch, d, options, outcomes[static_cast<size_t>(groups.rank())]);
     });
     return outcomes;
   }
 
  private:
+  template <typename T>
   void RunRank(TensorGroups& groups, LinearScratch& scratch, const Dense& d,
                const LinearOptions& options, Outcome& outcome) const {
-    auto layer = ParallelLinear::Make(groups, options, scratch);
+    auto layer = ParallelLinear<T>::Make(groups, options, scratch);
     ASSERT_TRUE(layer.ok()) << layer.status();
     const LinearBlocks& blocks = outcome.blocks = (*layer)->blocks();
-    const std::vector<float> x = Cut(d.x, blocks.x), w = Cut(d.w, blocks.w);
-    const std::vector<float> dy = Cut(d.dy, blocks.y);
+    const std::vector<T> x = As<T>(Cut(d.x, blocks.x)), w = As<T>(Cut(d.w, blocks.w));
+    const std::vector<T> dy = As<T>(Cut(d.dy, blocks.y));
     std::vector<float> bias = Cut(d.b, {{0, 1}, blocks.bias});
     outcome.db.assign(bias.size(), NAN);
     if (!options.bias) bias.clear();
@@ -132,11 +147,14 @@ class ParallelLinearOf : public testing::TestWithParam<std::tuple<GridCase, Line
   }
 };
 
+// As they are exact in bf16, what comes out is the same of both types: no sum is rounded to bf16.
 TEST_P(ParallelLinearOf, WholeNumbers_AreTheDenseLayersBitForBit) {
   Dense d = WholeDense(options().shape);
   if (!options().bias) std::fill(d.b.elements.begin(), d.b.elements.end(), 0.0f);
   Solve(d);
-  for (const Outcome& rank : Run(d, options())) {
+  std::vector<Outcome> ranks = Run(d, options());
+  for (Outcome& narrow : Run<kernels::BFloat16>(d, options())) ranks.push_back(std::move(narrow));
+  for (const Outcome& rank : ranks) {
     EXPECT_EQ(rank.y, Cut(d.y, rank.blocks.y));
     EXPECT_EQ(rank.dx, Cut(d.dx, rank.blocks.x));
     EXPECT_EQ(rank.dw, Cut(d.dw, rank.blocks.w));
@@ -182,13 +200,10 @@ TEST_P(ParallelLinearOf, Blocks_CoverTheMatricesEvenly) {
     return count.elements;
   };
   const auto [tokens, in, out] = options().shape;
-  const bool whole = grid().mode() == TensorMode::k1D;
-  const auto all = static_cast<float>(grid().ranks());
-  const bool first = options().role == LinearRole::kFirst;
   EXPECT_EQ(held([](const LinearBlocks& b) { return b.x; }, tokens, in),
-            std::vector<float>(tokens * in, whole && first ? all : 1));
+            std::vector<float>(tokens * in, 1));
   EXPECT_EQ(held([](const LinearBlocks& b) { return b.y; }, tokens, out),
-            std::vector<float>(tokens * out, whole && !first ? all : 1));
+            std::vector<float>(tokens * out, 1));
   EXPECT_EQ(held([](const LinearBlocks& b) { return b.w; }, out, in),
             std::vector<float>(out * in, static_cast<float>(grid().depth())));
 }
@@ -211,7 +226,15 @@ TEST_P(ParallelLinearTraffic, BytesAndPartners_AreTheClosedForms) {
   LinearOptions options = this->options();
   options.shape = {.tokens = 288, .in = 144, .out = 144};
   const LinearTraffic expected = TrafficOf(grid(), options.role, options.shape);
-  for (const Outcome& rank : Run(WholeDense(options.shape), options)) {
+  const Dense d = WholeDense(options.shape);
+  for (const Outcome& rank : Run<kernels::BFloat16>(d, options)) {
+    const auto bytes = [](double elements, double sums) { return 2 * elements + 2 * sums; };
+    EXPECT_EQ(static_cast<double>(rank.forward_bytes),
+              bytes(expected.forward_elements, expected.forward_sums));
+    EXPECT_EQ(static_cast<double>(rank.backward_bytes),
+              bytes(expected.backward_elements, expected.backward_sums));
+  }
+  for (const Outcome& rank : Run(d, options)) {
     EXPECT_EQ(static_cast<double>(rank.forward_bytes), expected.forward_elements * sizeof(float));
     EXPECT_EQ(static_cast<double>(rank.backward_bytes), expected.backward_elements * sizeof(float));
     EXPECT_EQ(rank.partners, expected.partners);
@@ -242,13 +265,20 @@ TEST(ParallelLinear, PairOfFirstAndSecond_NeedsNoExchangeInBetween) {
   }
 }
 
+TEST(ParallelLinear, OfOneDimension_IsRefused) {
+  OnGrid({TensorMode::k1D, 2}, [](TensorGroups& groups, LinearScratch& scratch) {
+    EXPECT_EQ(ParallelLinear<float>::Make(groups, {.shape = {2, 2, 2}}, scratch).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  });
+}
+
 TEST(ParallelLinear, SpanOfAnotherSize_IsRefusedBeforeAnythingIsSent) {
   const auto alone = MakeSelfCommunicator();
   const TensorGrid grid = *TensorGrid::Make(TensorMode::k2D, 1);
   auto groups = TensorGroups::Connect(grid, *alone);
   ASSERT_TRUE(groups.ok()) << groups.status();
   LinearScratch scratch;
-  auto layer = ParallelLinear::Make(
+  auto layer = ParallelLinear<float>::Make(
       **groups, {.shape = {.tokens = 2, .in = 3, .out = 4}, .bias = true}, scratch);
   ASSERT_TRUE(layer.ok()) << layer.status();
   std::vector<float> x(6), w(12), b(4), y(8);

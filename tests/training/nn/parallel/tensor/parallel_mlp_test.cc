@@ -92,7 +92,7 @@ TEST_P(ParallelMlpOf, WholeNumbers_AreTheDenseBlockBitForBit) {
   for (size_t i = 0; i < kInner * kHidden; ++i) given.w1.elements[i] *= factor;
   for (size_t i = 0; i < kInner; ++i) given.b1.elements[i] *= factor;
   const BlockResults want = Solve(activation(), given);
-  for (const BlockOutcome& rank : RunBlock<ParallelMlp>(grid(), options(), given)) {
+  for (const BlockOutcome& rank : RunBlock<ParallelMlp<float>>(grid(), options(), given)) {
     ExpectEqual(want, rank);
   }
 }
@@ -103,7 +103,7 @@ TEST_P(ParallelMlpOf, RandomNumbers_AreTheDenseBlockToRounding) {
   BlockGiven given = Given([&] { return normal(random); });
   for (float& weight : given.w1.elements) weight /= 6;  // so that activations are not linear
   const BlockResults want = Solve(activation(), given);
-  for (const BlockOutcome& rank : RunBlock<ParallelMlp>(grid(), options(), given)) {
+  for (const BlockOutcome& rank : RunBlock<ParallelMlp<float>>(grid(), options(), given)) {
     ExpectClose(want, rank);
   }
 }
@@ -129,7 +129,7 @@ TEST_P(ParallelMlpTraffic, BytesPartnersAndWhatIsKept_AreTheClosedForms) {
   BlockGiven given = Given(WholeNumbers(random, 1));
   given.x = Drawn(kMany, kHidden, WholeNumbers(random, 1));
   given.dy = Drawn(kMany, kHidden, WholeNumbers(random, 1));
-  for (const BlockOutcome& rank : RunBlock<ParallelMlp>(grid(), options, given)) {
+  for (const BlockOutcome& rank : RunBlock<ParallelMlp<float>>(grid(), options, given)) {
     ExpectTraffic(grid(), {kMany, kHidden, first_outputs()}, {kMany, kInner, kHidden}, rank);
     EXPECT_EQ(rank.kept * static_cast<size_t>(grid().ranks), kMany * first_outputs());
   }
@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, ParallelMlpTraffic,
 
 TEST(ParallelMlp, SpansOfTheSecondLayer_AreRefusedBeforeTheFirstSends) {
   OnGrid({TensorMode::k3D, 8}, [](TensorGroups& groups, LinearScratch& scratch) {
-    auto mlp = ParallelMlp::Make(groups, {.tokens = 4, .hidden = 4, .inner = 4}, scratch);
+    auto mlp = ParallelMlp<float>::Make(groups, {.tokens = 4, .hidden = 4, .inner = 4}, scratch);
     ASSERT_TRUE(mlp.ok()) << mlp.status();
     std::vector<float> x(2), w(2), short_w(1), kept(2), y(2);
     EXPECT_EQ((*mlp)->Forward(x, {w, {}, short_w, {}}, kept, y).message(),

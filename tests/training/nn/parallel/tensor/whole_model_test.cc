@@ -111,9 +111,9 @@ class Model {
         norm1_(*ParallelNorm::Make(groups, config.norms(), scratch)),
         norm2_(*ParallelNorm::Make(groups, config.norms(), scratch)),
         norm3_(*ParallelNorm::Make(groups, config.norms(), scratch)),
-        attention_(*ParallelAttention::Make(groups, config.attention(), scratch)),
-        mlp_(*ParallelMlp::Make(groups, config.mlp(), scratch)),
-        logits_(*ParallelLinear::Make(
+        attention_(*ParallelAttention<float>::Make(groups, config.attention(), scratch)),
+        mlp_(*ParallelMlp<float>::Make(groups, config.mlp(), scratch)),
+        logits_(*ParallelLinear<float>::Make(
             groups,
             {.shape = {config.tokens(), kHidden, PaddedVocabulary(groups.grid(), kVocabulary)}},
             scratch)),
@@ -168,16 +168,16 @@ class Model {
 
   const Floats& W(size_t parameter) const { return kept_[parameter].value; }
   Floats& D(size_t parameter) { return kept_[parameter].gradient; }
-  ParallelAttention::Parameters AttentionWeights() const {
+  ParallelAttention<float>::Parameters AttentionWeights() const {
     return {W(kWqkv), W(kBqkv), W(kWout), W(kBout)};
   }
-  ParallelMlp::Parameters MlpWeights() const { return {W(kW1), W(kB1), W(kW2), W(kB2)}; }
+  ParallelMlp<float>::Parameters MlpWeights() const { return {W(kW1), W(kB1), W(kW2), W(kB2)}; }
 
   std::unique_ptr<ParallelEmbedding> embedding_;
   std::unique_ptr<ParallelNorm> norm1_, norm2_, norm3_;
-  std::unique_ptr<ParallelAttention> attention_;
-  std::unique_ptr<ParallelMlp> mlp_;
-  std::unique_ptr<ParallelLinear> logits_;
+  std::unique_ptr<ParallelAttention<float>> attention_;
+  std::unique_ptr<ParallelMlp<float>> mlp_;
+  std::unique_ptr<ParallelLinear<float>> logits_;
   std::unique_ptr<ParallelCrossEntropy> loss_;
   std::vector<Kept> kept_;
 };
@@ -252,7 +252,7 @@ class WholeModelOf : public testing::TestWithParam<GridCase> {};
 TEST_P(WholeModelOf, LossAndGradients_AreThoseOfOneRank) {
   for (const Config& config : {kGpt, kLlama}) {
     const std::vector<Matrix> weights = DrawWeights(config);
-    const Outcome alone = RunAll({TensorMode::k1D, 1}, config, weights).front();
+    const Outcome alone = RunAll({TensorMode::k1DSequence, 1}, config, weights).front();
     EXPECT_GT(alone.loss, 3);  // about log(37)
     for (const Outcome& rank : RunAll(GetParam(), config, weights)) {
       EXPECT_NEAR(rank.loss, alone.loss, 1e-6 * alone.loss);
@@ -276,7 +276,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, WholeModelOf, testing::ValuesIn(AllGrids()),
 
 TEST(WholeModel, LossAndGradientsOverSharedMemory_HaveTheBitsOfThreads) {
   const std::vector<Matrix> weights = DrawWeights(kGpt);
-  for (const GridCase& grid : {GridCase{TensorMode::k1D, 2}, GridCase{TensorMode::k2D, 4},
+  for (const GridCase& grid : {GridCase{TensorMode::k1DSequence, 2}, GridCase{TensorMode::k2D, 4},
                                GridCase{TensorMode::k25D, 2, 2}, GridCase{TensorMode::k3D, 8}}) {
     const std::vector<Outcome> threads = RunAll(grid, kGpt, weights);
     const std::vector<Outcome> shared = RunAll(grid, kGpt, weights, ShmBackend());

@@ -54,8 +54,11 @@ struct RequestPace {
 };
 RequestPace RequestPaceOf(const Session& session);
 
+// Waits until no copy of the session is in progress. DEADLINE_EXCEEDED after `timeout`.
+absl::Status AwaitTransfers(Session& session, absl::Duration timeout);
+
 // The arena has one user at a time, which places all chunks there. False: it has a user
-// already.
+// already, or an earlier one could not give its memory back.
 bool ClaimArena(Session& session);
 void UnclaimArena(Session& session);
 bool IsArenaClaimed(const Session& session);

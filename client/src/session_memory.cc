@@ -122,6 +122,10 @@ absl::StatusOr<Plan> Session::MakePlan(const Trace& trace, const PlanRequest& re
   return impl_->control->MakePlan(trace, request);
 }
 
+absl::Status AwaitTransfers(Session& session, absl::Duration timeout) {
+  return SessionImpl::Of(session).transfers->AwaitAll(timeout);
+}
+
 bool ClaimArena(Session& session) { return !SessionImpl::Of(session).arena_claimed.exchange(true); }
 
 bool IsArenaClaimed(const Session& session) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/deadline.h"
 #include "client/src/wire.h"
 
 namespace geminid {
@@ -20,7 +21,10 @@ class Transfers::Active : public std::enable_shared_from_this<Active> {
       : owner_(owner),
         spec_(spec),
         on_refusal_(std::move(on_refusal)),
-        outcome_(std::move(outcome)) {}
+        outcome_(std::move(outcome)) {
+    const std::lock_guard lock(owner_->in_progress_.mutex);
+    ++owner_->in_progress_.count;
+  }
 
   void AskForNextPiece();
 
@@ -40,6 +44,7 @@ class Transfers::Active : public std::enable_shared_from_this<Active> {
   void Fail(const absl::Status& status);
   void EndPart(int* parts);
   void Conclude();
+  void Complete();
   void SendFinal(shm::RequestOp op, ChunkId chunk);
   std::string Describe() const;
 
@@ -191,19 +196,22 @@ void Transfers::Active::EndPart(int* parts) {
   if (parts == &parts_) {
     Conclude();
   } else {
-    outcome_->Complete(error_);
+    Complete();
   }
 }
 
 // The daemon does not answer the notice of a completed copy, so the final steps are requests of
 // their own. The ring keeps the order.
 void Transfers::Active::Conclude() {
-  if (final_steps_ == 0) {
-    outcome_->Complete(error_);
-    return;
-  }
+  if (final_steps_ == 0) return Complete();
   if (spec_.publish_when_done) SendFinal(shm::RequestOp::kPublish, spec_.destination);
   if (spec_.drop_source_when_done) SendFinal(shm::RequestOp::kDrop, spec_.source);
+}
+
+void Transfers::Active::Complete() {
+  outcome_->Complete(error_);
+  const std::lock_guard lock(owner_->in_progress_.mutex);
+  if (--owner_->in_progress_.count == 0) owner_->in_progress_.none.notify_all();
 }
 
 void Transfers::Active::SendFinal(shm::RequestOp op, ChunkId chunk) {
@@ -228,6 +236,17 @@ Pending Transfers::Start(const TransferSpec& spec) {
   const std::shared_ptr<Pending::State> outcome = NewOutcome();
   Start(spec, outcome);
   return Pending(outcome);
+}
+
+absl::Status Transfers::AwaitAll(absl::Duration timeout) const {
+  const auto deadline = base::Deadline::In(timeout);
+  std::unique_lock lock(in_progress_.mutex);
+  if (in_progress_.none.wait_until(lock, deadline.time(),
+                                    [this] { return in_progress_.count == 0; })) {
+    return absl::OkStatus();
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      in_progress_.count, " copies are still in progress after ", absl::FormatDuration(timeout)));
 }
 
 absl::Status Transfers::Check(const TransferSpec& spec) const {

@@ -3,10 +3,14 @@
 #define GEMINID_CLIENT_SRC_TRANSFERS_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "client/device/device.h"
 #include "client/src/chunk_table.h"
 #include "client/src/request_port.h"
@@ -33,6 +37,9 @@ class Transfers {
   Pending Start(const TransferSpec& spec);
   std::shared_ptr<Pending::State> NewOutcome() { return std::make_shared<Pending::State>(port_); }
 
+  // Waits until no transfer is in progress. DEADLINE_EXCEEDED if one still is after `timeout`.
+  absl::Status AwaitAll(absl::Duration timeout) const;
+
   // Tickets that arrive from now on are not executed.
   void StopCopying() { stopping_.store(true); }
 
@@ -40,7 +47,6 @@ class Transfers {
 
  private:
   class Active;
-
   absl::Status Check(const TransferSpec& spec) const;
   void CountCopy(shm::Direction direction, uint64_t bytes);
 
@@ -48,6 +54,12 @@ class Transfers {
   device::Device* const device_;
   const ChunkTable* const chunks_;
   shm::ClientSegment* const client_;
+  // Transfers whose outcomes are not complete.
+  mutable struct {
+    std::mutex mutex;
+    std::condition_variable none;
+    uint64_t count = 0;
+  } in_progress_;
   std::atomic<bool> stopping_ = false;
   std::atomic<uint64_t> to_device_bytes_ = 0;
   std::atomic<uint64_t> to_host_bytes_ = 0;

@@ -340,8 +340,9 @@ class GEMINID_EXPORT Engine : public ModelState {
                                                         collectives::Communicator* communicator,
                                                         std::vector<Parameter> parameters,
                                                         Options options);
-  // Returns its memory to the session, which may then have another engine. Memory of a failed
-  // engine is freed only with the session.
+  // Returns its memory to the session, which may then have another engine. Waits for copies in
+  // progress, at most 10 s. Memory of a failed engine in a session with keep_on_death stays for the
+  // next process: Create refuses another engine in that session.
   ~Engine() override = default;
 
   // As Initialize, but calls `fill` only for elements of this rank's shard: `values` are those from

@@ -68,25 +68,36 @@ EngineImpl::~EngineImpl() {
   const bool passed = residency_ == nullptr || residency_->Stop();
   updater_.reset();
   if (!standing_.arena_claimed) return;
-  if (standing_.failed.ok() && !IsLeft(*setup_.session)) GiveMemoryBack();
+  const bool is_free = !LeavesMemory() && GiveMemoryBack().ok();
   links_.reset();
   if (!setup_.views.empty() && passed) DeviceOf(*setup_.session)->ReleaseViews();
-  UnclaimArena(*setup_.session);
+  // Where chunks still lie, another engine could place none.
+  if (is_free) UnclaimArena(*setup_.session);
 }
 
-// Chunks that are still being moved, in the middle of a step, stay with the session.
-void EngineImpl::GiveMemoryBack() {
+// Whether the engine's memory stays with the session, because another process may go on from it.
+bool EngineImpl::LeavesMemory() const {
+  return IsLeft(*setup_.session) || (!standing_.failed.ok() && IsKept(*setup_.session));
+}
+
+// The engine may end in the middle of a step. Copies that are in progress then are waited for,
+// because the daemon frees no chunk that is being copied. On an error the session frees the rest.
+absl::Status EngineImpl::GiveMemoryBack() {
+  Session& session = *setup_.session;
   const absl::Duration timeout = std::min(setup_.options.timeout, kFarewellTimeout);
   if (links_ != nullptr) links_->GiveSegmentsBack();
-  if (!setup_.session->ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout).ok()) return;
-  setup_.session->Free(setup_.gathered).IgnoreError();
+  GEMINID_RETURN_IF_ERROR(AwaitTransfers(session, timeout));
+  GEMINID_RETURN_IF_ERROR(session.ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout));
+  absl::Status freed = session.Free(setup_.gathered);
+  if (residency_ != nullptr) freed.Update(session.Free(residency_->left()));
   if (links_ != nullptr && links_->host_shards() != nullptr) {
-    links_->host_shards()->Free().IgnoreError();
+    freed.Update(links_->host_shards()->Free());
   }
-  // If this fails, the memory stays allocated until the session ends.
-  if (store_ == nullptr) return;
-  store_->Free().IgnoreError();
-  store_->disk_count()->Free().IgnoreError();
+  if (store_ != nullptr) {
+    freed.Update(store_->Free());
+    freed.Update(store_->disk_count()->Free());
+  }
+  return freed;
 }
 
 absl::Status EngineImpl::Start() {
@@ -99,7 +110,8 @@ absl::Status EngineImpl::Start() {
   standing_.arena_claimed = ClaimArena(session);
   if (!standing_.arena_claimed) {
     return absl::FailedPreconditionError(
-        "the session has an engine already; end that one first, or connect another session");
+        "the session has an engine already, or its last one failed or could not return its memory; "
+        "end the engine that it has, or connect another session");
   }
   // Plans name chunks by their numbers, which must be the same on all ranks. The chunks of an
   // earlier process have the lowest numbers. So the state comes first if such chunks are possible.

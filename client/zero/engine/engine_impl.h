@@ -155,7 +155,8 @@ class EngineImpl final : public Engine {
   // As Health, and whether there is a device to compute on.
   absl::Status HealthOnDevice();
   absl::Status ReadHostBytes();
-  void GiveMemoryBack();
+  bool LeavesMemory() const;
+  absl::Status GiveMemoryBack();
 
   // engine_statistics.cc: statistics, which never wait
   void Publish();

@@ -32,6 +32,13 @@ void HostBuffers::GiveBack(uint32_t chunk) {
   taken_.erase(found);
 }
 
+std::vector<ChunkId> HostBuffers::All() const {
+  std::vector<ChunkId> ids;
+  for (const ChunkHandle& spare : spare_) ids.push_back(spare.id);
+  for (const auto& [chunk, taken] : taken_) ids.push_back(taken.id);
+  return ids;
+}
+
 absl::Status HostBuffers::FreeSpare() {
   if (spare_.empty()) return absl::OkStatus();
   std::vector<ChunkId> ids;

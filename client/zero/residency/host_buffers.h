@@ -28,6 +28,8 @@ class HostBuffers {
   void GiveBack(uint32_t chunk);
   // Frees all buffers that no chunk has.
   absl::Status FreeSpare();
+  // All buffers, in no order.
+  std::vector<ChunkId> All() const;
 
  private:
   Session* const session_;

@@ -124,6 +124,8 @@ class Mover {
 
   // Frees host memory that no chunk needs any more. Only when idle.
   absl::Status FreeSpareBuffers() { return buffers_.FreeSpare(); }
+  // Host memory that the mover has allocated and does not free itself.
+  std::vector<ChunkId> buffers() const { return buffers_.All(); }
 
   // The sum of squares of this rank's reduced gradients, over granules in order. Valid when idle
   // after the step's last reductions.

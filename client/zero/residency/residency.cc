@@ -51,7 +51,13 @@ bool Residency::Stop() {
   activations_.reset();
   saved_.reset();
   const bool passed = mover_ == nullptr || mover_->StreamsPassed();
+  if (mover_ != nullptr) {
+    const std::vector<ChunkId> buffers = mover_->buffers();
+    left_.insert(left_.end(), buffers.begin(), buffers.end());
+  }
   mover_.reset();
+  for (const auto& [number, block] : hole_blocks_) left_.push_back(block.chunk);
+  hole_blocks_.clear();
   return passed;
 }
 
@@ -180,7 +186,10 @@ absl::StatusOr<std::byte*> Residency::AllocateInHole(uint64_t bytes) {
   GEMINID_RETURN_IF_ERROR(Run(place->steps));
   HoleBlock block;
   block.extent_bytes = RoundUpToExtent(bytes);
-  GEMINID_RETURN_IF_ERROR(calls_.fail(PublishBlock(place->offset, &block)));
+  if (const absl::Status published = PublishBlock(place->offset, &block); !published.ok()) {
+    if (block.chunk != kNoChunk) left_.push_back(block.chunk);
+    return calls_.fail(published);
+  }
   return hole_blocks_.emplace(number, std::move(block)).first->second.data;
 }
 

@@ -47,6 +47,9 @@ class Residency {
   absl::Status Start(MoverContext context);
   // Ends all moves. False: streams of the trainer may still use chunks on the device.
   bool Stop();
+  // After Stop: chunks that this object allocated, for the caller to free. Copies from and to them
+  // may still be in progress.
+  const std::vector<ChunkId>& left() const { return left_; }
 
   Mover& mover() const { return *mover_; }
   ArenaWorkspace& workspace() { return workspace_; }
@@ -157,6 +160,7 @@ class Residency {
   std::unique_ptr<OffloadedActivations> activations_;
   std::unique_ptr<SavedActivations> saved_;
   std::map<uint32_t, HoleBlock> hole_blocks_;  // by their numbers in the Placer
+  std::vector<ChunkId> left_;                  // see left()
   uint64_t operation_ = 0;                     // operators that have begun in this micro-batch
   uint32_t moment_ = 0;                        // that moves are for
 };

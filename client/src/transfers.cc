@@ -242,7 +242,7 @@ absl::Status Transfers::AwaitAll(absl::Duration timeout) const {
   const auto deadline = base::Deadline::In(timeout);
   std::unique_lock lock(in_progress_.mutex);
   if (in_progress_.none.wait_until(lock, deadline.time(),
-                                    [this] { return in_progress_.count == 0; })) {
+                                   [this] { return in_progress_.count == 0; })) {
     return absl::OkStatus();
   }
   return absl::DeadlineExceededError(absl::StrCat(

@@ -258,8 +258,7 @@ struct Options {
   // step before all of them know its GradientNorm (StepInput::gradient_norm). Not with groups,
   // nor in sessions with Admission::preemptible. Changes by WriteGradient must be complete on all
   // ranks before any rank commits. Only Create uses this communicator, and is then a collective
-  // of all these ranks; its error aborts them. With `model` Step is one, too. Null: its own
-  // ranks.
+  // of all these ranks. With `model` Step is one, too. Null: its own ranks.
   collectives::Communicator* all_ranks = nullptr;
   // In Stage::kWeights on several hosts: the ranks of `communicator` on this rank's host, including
   // this one; as many on each host. Weights are gathered over all ranks once after each update.
@@ -334,6 +333,8 @@ class GEMINID_EXPORT Engine : public ModelState {
   // while it lives: other chunks are evicted from it, and must be clean and not leased. Errors:
   // RESOURCE_EXHAUSTED with the numbers and the smallest sufficient arena. INVALID_ARGUMENT for
   // invalid parameters or options, or ones that differ between ranks, with each rank's values.
+  // ABORTED names another rank that had such an error. After these errors the communicators are
+  // usable: all ranks may call Create again. Other errors abort them.
   // After any error while it resumes (Options::resume) the session's end leaves the session and its
   // state to the next process: see Session::LeaveToSuccessor.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Session* session,

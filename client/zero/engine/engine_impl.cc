@@ -10,6 +10,7 @@
 #include "client/zero/basics/farewell.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/options/optimizer_options.h"
+#include "client/zero/ranks/failure_of_any.h"
 #include "client/zero/state/disk_choice.h"
 #include "client/zero/state/state_placement.h"
 #include "client/zero/update/disk_updates.h"
@@ -29,15 +30,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
                                                        collectives::Communicator* communicator,
                                                        std::vector<Parameter> parameters,
                                                        Options options) {
-  collectives::Communicator* const all = options.all_ranks;
-  collectives::Communicator* const host = options.host_ranks;
   auto engine = std::make_unique<EngineImpl>(session, communicator, std::move(parameters),
                                              std::move(options));
   if (absl::Status status = engine->Start(); !status.ok()) {
-    for (collectives::Communicator* const ranks : {communicator, all, host}) {
-      if (ranks == nullptr) continue;
-      ranks->Abort(absl::StrCat("rank ", ranks->Rank(), ": ", std::string(status.message())));
-    }
     // Another rank may have died meanwhile: this rank's state must survive for the next attempt.
     if (engine->may_resume()) session->LeaveToSuccessor();
     return status;
@@ -100,7 +95,31 @@ absl::Status EngineImpl::GiveMemoryBack() {
   return freed;
 }
 
+// Every rank comes to both agreements, so the trainer's communicators are usable after a refusal.
 absl::Status EngineImpl::Start() {
+  const Options& options = setup_.options;
+  const auto agree = [&](const absl::Status& mine) {
+    collectives::Communicator* const all =
+        options.all_ranks != nullptr ? options.all_ranks : setup_.communicator;
+    return FailureOfAny(all, mine, options.timeout);
+  };
+  GEMINID_RETURN_IF_ERROR(agree(Prepare()));
+  absl::Status started = ConnectRanks();
+  // Other ranks may wait for this one in their communicators.
+  if (!started.ok() && !absl::IsInvalidArgument(started)) {
+    for (auto* const ranks : {setup_.communicator, options.all_ranks, options.host_ranks}) {
+      if (ranks == nullptr) continue;
+      ranks->Abort(absl::StrCat("rank ", ranks->Rank(), ": ", std::string(started.message())));
+    }
+    return started;
+  }
+  if (started.ok()) started = MakeParts();
+  if (!started.ok() && links_ != nullptr) links_->Abort(std::string(started.message()));
+  return agree(started);
+}
+
+// The part of construction that exchanges nothing with other ranks.
+absl::Status EngineImpl::Prepare() {
   Session& session = *setup_.session;
   // If the session has another engine, the state belongs to that engine.
   standing_.may_resume =
@@ -113,15 +132,23 @@ absl::Status EngineImpl::Start() {
         "the session has an engine already, or its last one failed or could not return its memory; "
         "end the engine that it has, or connect another session");
   }
-  // Plans name chunks by their numbers, which must be the same on all ranks. The chunks of an
-  // earlier process have the lowest numbers. So the state comes first if such chunks are possible.
-  const bool state_first = IsOfRun(session);
   GEMINID_RETURN_IF_ERROR(MakeRooms());
-  if (setup_.options.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
+  return setup_.options.stable_addresses ? MakeViews() : absl::OkStatus();
+}
+
+absl::Status EngineImpl::ConnectRanks() {
   GEMINID_ASSIGN_OR_RETURN(
       links_,
-      RankLinks::Connect(&session, setup_.communicator, setup_.parameters, setup_.options,
+      RankLinks::Connect(setup_.session, setup_.communicator, setup_.parameters, setup_.options,
                          setup_.layout, [this](uint32_t chunk) { return NameOfGathered(chunk); }));
+  return absl::OkStatus();
+}
+
+// Uses no communicator of the trainer.
+absl::Status EngineImpl::MakeParts() {
+  // Plans name chunks by their numbers, which must be the same on all ranks. The chunks of an
+  // earlier process have the lowest numbers. So the state comes first if such chunks are possible.
+  const bool state_first = IsOfRun(*setup_.session);
   if (!state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
   GEMINID_ASSIGN_OR_RETURN(const RunPosition run, MakeState());
   if (state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());

@@ -134,6 +134,9 @@ class EngineImpl final : public Engine {
   };
 
   // engine_impl.cc: creation, health and the end
+  absl::Status Prepare();
+  absl::Status ConnectRanks();
+  absl::Status MakeParts();
   absl::Status MakeRooms();
   absl::Status AllocateGathered();
   absl::Status MakeViews();

@@ -54,19 +54,30 @@ absl::StatusOr<std::unique_ptr<RankLinks>> RankLinks::Connect(
   std::unique_ptr<RankLinks> links(
       new RankLinks(session, ranks, options, std::move(control), std::move(names)));
   links->mover_ = std::move(mover);
-  if (!options.model.empty() && NeedsSums(options.optimizer)) {
-    GEMINID_ASSIGN_OR_RETURN(links->sums_,
-                             Duplicate(options.all_ranks, "geminid-sums", options.timeout));
+  if (options.all_ranks != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(links->all_,
+                             Duplicate(options.all_ranks, "geminid-all", options.timeout));
   }
-  GEMINID_RETURN_IF_ERROR(
-      links->agreement_.CheckSameFields("Engine::Create", FieldsOf(parameters, options)));
-  if (options.host_ranks != nullptr) {
-    const Patience patience(options.host_ranks, options.timeout);
-    GEMINID_ASSIGN_OR_RETURN(links->host_shards_,
-                             HostShards::Connect(*links->control_, *options.host_ranks));
+  if (absl::Status status = links->CheckAndConnect(parameters, layout); !status.ok()) {
+    links->Abort(std::string(status.message()));
+    return status;
   }
-  GEMINID_RETURN_IF_ERROR(links->ConnectDevices(layout));
   return links;
+}
+
+absl::Status RankLinks::CheckAndConnect(const std::vector<Parameter>& parameters,
+                                        const Layout& layout) {
+  GEMINID_RETURN_IF_ERROR(
+      agreement_.CheckSameFields("Engine::Create", FieldsOf(parameters, options_)));
+  if (options_.host_ranks != nullptr) {
+    const Patience patience(options_.host_ranks, options_.timeout);
+    GEMINID_ASSIGN_OR_RETURN(host_shards_, HostShards::Connect(*control_, *options_.host_ranks));
+  }
+  return ConnectDevices(layout);
+}
+
+bool RankLinks::NeedsSumsOfAll() const {
+  return all_ != nullptr && !options_.model.empty() && NeedsSums(options_.optimizer);
 }
 
 // Connects devices whose memory no host can touch directly, if that is possible.
@@ -129,15 +140,10 @@ void RankLinks::GiveSegmentsBack() {
 }
 
 // Of several ranks with the same elements exactly one must count them, or norms of tensors would be
-// wrong. Uses the trainer's communicator, since an error of Create on another rank aborts that one.
-// It gets the engine's timeout, because another rank may still be allocating its memory.
+// wrong.
 absl::Status RankLinks::CheckCounted(std::vector<int64_t> counted) const {
-  if (sums_ == nullptr) return absl::OkStatus();
-  {
-    const Patience patience(options_.all_ranks, options_.timeout);
-    GEMINID_RETURN_IF_ERROR(
-        options_.all_ranks->AllReduce(counted, counted, collectives::ReduceOp::kSum));
-  }
+  if (!NeedsSumsOfAll()) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(all_->AllReduce(counted, counted, collectives::ReduceOp::kSum));
   for (size_t t = 0; t < counted.size(); ++t) {
     const Parameter& tensor = options_.model[t];
     int64_t elements = 1;
@@ -156,7 +162,7 @@ void RankLinks::Abort(const std::string& reason) const {
   if (devices_ != nullptr) devices_->Abort(words);
   if (host_shards_ != nullptr) host_shards_->Abort(words);
   control_->Abort(words);
-  if (sums_ != nullptr) sums_->Abort(words);
+  if (all_ != nullptr) all_->Abort(words);
 }
 
 void RankLinks::AddTo(Statistics* statistics) const {

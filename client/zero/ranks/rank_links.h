@@ -23,9 +23,10 @@ namespace geminid::zero {
 
 class RankLinks {
  public:
-  // A collective of `ranks`, of Options::host_ranks and, with Options::model, of all_ranks.
-  // Compares the arguments of all ranks: INVALID_ARGUMENT if they differ. `session`, `ranks` and
-  // the options outlive this object. `names`: a chunk of a trace as messages name it.
+  // A collective of `ranks`, and of Options::host_ranks and all_ranks if they are given. Compares
+  // the arguments of all ranks: INVALID_ARGUMENT on all of them if they differ. After another error
+  // ranks may wait in collectives of the given communicators. `session`, `ranks` and the options
+  // outlive this object. `names`: a chunk of a trace as messages name it.
   static absl::StatusOr<std::unique_ptr<RankLinks>> Connect(
       Session* session, collectives::Communicator* ranks, const std::vector<Parameter>& parameters,
       const Options& options, const Layout& layout,
@@ -43,11 +44,9 @@ class RankLinks {
   HostShards* host_shards() const { return host_shards_.get(); }  // or null
   RankAgreement& agreement() { return agreement_; }
   // The ranks that have elements of the tensors that the optimizer sees.
-  collectives::Communicator* Summing() const { return sums_ == nullptr ? control() : sums_.get(); }
+  collectives::Communicator* Summing() const { return NeedsSumsOfAll() ? all_.get() : control(); }
   // The ranks that resume together.
-  collectives::Communicator* Resuming() const {
-    return options_.all_ranks != nullptr ? options_.all_ranks : control();
-  }
+  collectives::Communicator* Resuming() const { return all_ != nullptr ? all_.get() : control(); }
 
   // A collective. Charges the memory that the ranks of this host share to the session of the rank
   // that created it, until GiveSegmentsBack or the session's end.
@@ -71,7 +70,9 @@ class RankLinks {
   RankLinks(Session* session, collectives::Communicator* ranks, const Options& options,
             std::unique_ptr<collectives::Communicator> control,
             std::function<std::string(uint32_t chunk)> names);
+  absl::Status CheckAndConnect(const std::vector<Parameter>& parameters, const Layout& layout);
   absl::Status ConnectDevices(const Layout& layout);
+  bool NeedsSumsOfAll() const;
 
   Session* const session_;
   collectives::Communicator* const ranks_;  // the trainer's
@@ -80,7 +81,7 @@ class RankLinks {
   RankAgreement agreement_;
   std::unique_ptr<collectives::Communicator> mover_;
   std::unique_ptr<collectives::Communicator> devices_;
-  std::unique_ptr<collectives::Communicator> sums_;  // connects all_ranks; or null
+  std::unique_ptr<collectives::Communicator> all_;  // connects all_ranks; or null
   std::unique_ptr<HostShards> host_shards_;
   std::string exchange_by_;  // for people
   // Charges of shared memory; and whether they are given back before the session ends.

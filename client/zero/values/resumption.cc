@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/zero/basics/crash_points.h"
-#include "client/zero/basics/patience.h"
 #include "client/zero/update/disk_updates.h"
 #include "proto/shm/commit_layout.h"
 
@@ -42,7 +41,6 @@ std::optional<uint64_t> Resumption::StepLeft() const {
 
 absl::StatusOr<std::optional<Resumed>> Resumption::Resume(RunPosition* run) {
   collectives::Communicator* const all = links_.Resuming();
-  const Patience patience(all, setup_.options.timeout);
   const auto ranks = static_cast<size_t>(all->WorldSize());
   const std::optional<uint64_t> mine = StepLeft();
   // Steps are counted from 1; 0 means that the rank has none.
@@ -110,7 +108,7 @@ absl::Status Resumption::PassStep(int ahead, bool is_behind, RunPosition* run) {
 absl::Status Resumption::PassNote(int ahead, uint64_t epoch, StepNote* note) {
   if (setup_.options.all_ranks != nullptr) {
     note->rates.assign(setup_.parameters.size(), {});
-    return Share(setup_.options.all_ranks, ahead, std::span(&note->scalars, 1));
+    return Share(links_.Resuming(), ahead, std::span(&note->scalars, 1));
   }
   std::vector<std::byte> noted = StepNotes::Encode(epoch, setup_.parameters.size(), *note);
   GEMINID_RETURN_IF_ERROR(Share(links_.control(), ahead, std::span(noted)));

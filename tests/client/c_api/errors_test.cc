@@ -97,6 +97,18 @@ TEST_F(ErrorsTest, CallRefused_IsNotFinal) {
   ASSERT_NO_FATAL_FAILURE(Descend());
 }
 
+TEST_F(ErrorsTest, CreateRefused_LeavesTheSessionAndTheRanksUsable) {
+  geminid_engine_free(&engine_);
+  geminid_engine_options options = EngineOptions(nullptr);
+  options.update_threads = 0;
+  EXPECT_EQ(Create(options, Parameters()), GEMINID_INVALID_ARGUMENT);
+  EXPECT_FALSE(IsFinal());
+  double one = 1;
+  EXPECT_EQ(geminid_ranks_sum(ranks_, &one, 1, error_), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(MakeEngine());
+  ASSERT_NO_FATAL_FAILURE(Descend());
+}
+
 TEST_F(ErrorsTest, EngineThatFailed_SaysSoFromThenOn) {
   geminid_engine_free(&engine_);
   geminid_optimizer sgd;

@@ -68,17 +68,17 @@ class EngineRanksTest : public ::testing::Test {
     return left;
   }
 
-  std::unique_ptr<Session> Connect(int rank) const {
+  std::unique_ptr<Session> Connect(int rank, uint64_t arena_bytes = kArenaBytes) const {
     ConnectOptions connect;
     connect.socket = env_.socket();
-    connect.device_memory_bytes = kArenaBytes;
+    connect.device_memory_bytes = arena_bytes;
     connect.rank = connect.local_rank = rank;
     connect.world_size = 2;
     return *Session::Connect(connect);
   }
   static absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(Session* session,
-                                                            collectives::Communicator* ranks) {
-    Options options;
+                                                            collectives::Communicator* ranks,
+                                                            Options options = {}) {
     options.data_type = DataType::kFloat32;
     options.chunk_elements = kElements;
     options.state_placement = StatePlacement::kHost;
@@ -231,6 +231,58 @@ TEST_F(EngineRanksTest, OptionsThatAreNotTheSameOnAllRanks_AreNamedByCreate) {
       EXPECT_THAT(std::string(engine.status().message()), HasSubstr("rank 1 has " + named));
     });
   }
+}
+
+// --- a refusal on one rank
+// ------------------------------------------------------------------------
+
+void ExpectRefusedOnTheSecond(size_t rank, const absl::Status& refused, absl::StatusCode code,
+                              const std::string& words) {
+  EXPECT_EQ(refused.code(), rank == 1 ? code : absl::StatusCode::kAborted) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(words));
+  EXPECT_EQ(std::string(refused.message()).starts_with("rank 1: "), rank == 0) << refused;
+}
+
+TEST_F(EngineRanksTest, RefusedArgumentsOfOneRank_AreSaidByAllWhoMayCallCreateAgain) {
+  OnBothRanks([](size_t rank, Session* session, collectives::Communicator* ranks) {
+    Options options;
+    if (rank == 1) options.update_threads = 0;
+    ExpectRefusedOnTheSecond(rank, MakeEngine(session, ranks, options).status(),
+                             absl::StatusCode::kInvalidArgument, "update_threads is 0");
+    const auto again = MakeEngine(session, ranks);
+    EXPECT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(ranks->health(), absl::OkStatus());
+  });
+}
+
+TEST_F(EngineRanksTest, OptionsThatDiffer_LeaveTheCommunicatorUsable) {
+  OnBothRanks([](size_t rank, Session* session, collectives::Communicator* ranks) {
+    Options options;
+    options.clip_norm = rank == 1 ? 7 : 1;
+    EXPECT_TRUE(absl::IsInvalidArgument(MakeEngine(session, ranks, options).status()));
+    const auto again = MakeEngine(session, ranks);
+    EXPECT_TRUE(again.ok()) << again.status();
+  });
+}
+
+// Only while it allocates does the rank learn that its arena is too small.
+TEST_F(EngineRanksTest, MemoryThatOneRankLacks_IsSaidByAllWhoMayCallCreateAgain) {
+  auto communicators = collectives::MakeLocalCommunicators(2);
+  const auto run = [&](size_t rank) {
+    const auto session = Connect(static_cast<int>(rank), rank == 1 ? 8 << 10 : kArenaBytes);
+    Options options;
+    options.placement = Placement::kDevice;
+    ExpectRefusedOnTheSecond(rank,
+                             Engine::Create(session.get(), communicators[rank].get(),
+                                            {{.name = "a", .shape = {kElements}}}, options)
+                                 .status(),
+                             absl::StatusCode::kResourceExhausted, "the model state does not fit");
+    const auto again = MakeEngine(session.get(), communicators[rank].get());
+    EXPECT_TRUE(again.ok()) << again.status();
+  };
+  std::thread second([&] { run(1); });
+  run(0);
+  second.join();
 }
 
 TEST_F(EngineRanksTest, RankThatComesLate_IsWaitedForAsLongAsTheEngineIsToldTo) {

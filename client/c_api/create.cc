@@ -215,7 +215,7 @@ geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* rank
     GEMINID_ASSIGN_OR_RETURN(auto chosen, ToOptions(read));
     const geminid::zero::DataType data_type = chosen.data_type;
     GEMINID_ASSIGN_OR_RETURN(
-        auto made, geminid::zero::Engine::Create(of_session->session.get(), of_ranks->ranks.get(),
+        auto made, geminid::zero::Engine::Create(of_session->session.get(), of_ranks->Take().ranks,
                                                  all, std::move(chosen)));
     *engine = Engines().Add(std::make_shared<EngineObject>(
         std::move(of_session), std::move(of_ranks), std::move(all), data_type, std::move(made)));

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,9 +28,24 @@ struct SessionObject {
   std::unique_ptr<Session> session;
 };
 
-struct RanksObject {
-  collectives::RankInfo info;
-  std::unique_ptr<collectives::Communicator> ranks;
+// Any thread may use it, but its communicator is for one thread at a time.
+class RanksObject {
+ public:
+  RanksObject(collectives::RankInfo info, std::unique_ptr<collectives::Communicator> ranks)
+      : info_(std::move(info)), ranks_(std::move(ranks)) {}
+
+  const collectives::RankInfo& info() const { return info_; }
+  // The communicator while the result lives. Another thread's call waits until then.
+  struct Turn {
+    std::unique_lock<std::mutex> lock;
+    collectives::Communicator* ranks = nullptr;
+  };
+  Turn Take() { return {std::unique_lock(mutex_), ranks_.get()}; }
+
+ private:
+  const collectives::RankInfo info_;
+  std::mutex mutex_;
+  const std::unique_ptr<collectives::Communicator> ranks_;
 };
 
 // An engine, and its operations and blocks that have begun and not ended.
@@ -41,7 +57,7 @@ class EngineObject : public std::enable_shared_from_this<EngineObject> {
                std::unique_ptr<zero::Engine> engine);
 
   zero::Engine& engine() { return *engine_; }
-  collectives::Communicator* ranks() { return ranks_->ranks.get(); }
+  RanksObject& ranks() { return *ranks_; }
   const std::vector<zero::Parameter>& parameters() const { return parameters_; }
 
   // INVALID_ARGUMENT if there is no such parameter; says how many there are.

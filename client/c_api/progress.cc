@@ -55,7 +55,7 @@ absl::StatusOr<std::string> Save(EngineObject& object, const char* folder, uint6
   GEMINID_ASSIGN_OR_RETURN(options.folder, Folder(folder));
   options.keep = keep;
   GEMINID_ASSIGN_OR_RETURN(const auto saver,
-                           checkpoint::Saver::Create(&object.engine(), object.ranks(),
+                           checkpoint::Saver::Create(&object.engine(), object.ranks().Take().ranks,
                                                      object.parameters(), std::move(options)));
   GEMINID_RETURN_IF_ERROR(saver->Save({.data_position = data_position}));
   return saver->Wait();
@@ -141,7 +141,8 @@ geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
     GEMINID_ASSIGN_OR_RETURN(const std::string from, Folder(folder));
     GEMINID_ASSIGN_OR_RETURN(
         const auto loaded,
-        geminid::checkpoint::Load(from, &object.engine(), object.ranks(), object.parameters()));
+        geminid::checkpoint::Load(from, &object.engine(), object.ranks().Take().ranks,
+                                  object.parameters()));
     if (data_position != nullptr) *data_position = loaded.run.data_position;
     return absl::OkStatus();
   });

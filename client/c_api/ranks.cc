@@ -69,11 +69,10 @@ geminid_code geminid_ranks_connect(const geminid_ranks_options* options, geminid
   return Guarded(error, [&]() -> absl::Status {
     GEMINID_RETURN_IF_ERROR(CheckGiven(ranks, "ranks"));
     GEMINID_ASSIGN_OR_RETURN(const geminid_ranks_options given, Read(options, "options"));
-    auto object = std::make_shared<RanksObject>();
-    GEMINID_ASSIGN_OR_RETURN(object->info, ToRankInfo(given));
+    GEMINID_ASSIGN_OR_RETURN(geminid::collectives::RankInfo info, ToRankInfo(given));
     GEMINID_ASSIGN_OR_RETURN(const auto connect, ToConnect(given));
-    GEMINID_ASSIGN_OR_RETURN(object->ranks, geminid::collectives::Connect(object->info, connect));
-    *ranks = AllRanks().Add(std::move(object));
+    GEMINID_ASSIGN_OR_RETURN(auto connected, geminid::collectives::Connect(info, connect));
+    *ranks = AllRanks().Add(std::make_shared<RanksObject>(std::move(info), std::move(connected)));
     return absl::OkStatus();
   });
 }
@@ -89,7 +88,7 @@ geminid_code geminid_ranks_place(geminid_ranks* ranks, geminid_place* place, gem
     GEMINID_RETURN_IF_ERROR(CheckGiven(place, "place"));
     GEMINID_RETURN_IF_ERROR(CheckResult(place, "place"));
     GEMINID_ASSIGN_OR_RETURN(const auto object, AllRanks().Find(ranks));
-    const geminid::collectives::RankInfo& info = object->info;
+    const geminid::collectives::RankInfo& info = object->info();
     Write(place, {0, info.rank, info.world_size, info.local_rank, info.local_world_size});
     return absl::OkStatus();
   });
@@ -102,14 +101,14 @@ geminid_code geminid_ranks_sum(geminid_ranks* ranks, double* values, size_t coun
     if (count == 0) return absl::OkStatus();
     GEMINID_RETURN_IF_ERROR(CheckGiven(values, "values"));
     const std::span<double> all(values, count);
-    return object->ranks->AllReduce(all, all);
+    return object->Take().ranks->AllReduce(all, all);
   });
 }
 
 geminid_code geminid_ranks_barrier(geminid_ranks* ranks, geminid_error* error) {
   return Guarded(error, [&]() -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(const auto object, AllRanks().Find(ranks));
-    return object->ranks->Barrier();
+    return object->Take().ranks->Barrier();
   });
 }
 
@@ -117,9 +116,10 @@ geminid_code geminid_ranks_broadcast(geminid_ranks* ranks, void* bytes, size_t c
                                      geminid_error* error) {
   return Guarded(error, [&]() -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(const auto object, AllRanks().Find(ranks));
-    GEMINID_RETURN_IF_ERROR(CheckNumber(from, 0, object->info.world_size - 1, "from"));
+    GEMINID_RETURN_IF_ERROR(CheckNumber(from, 0, object->info().world_size - 1, "from"));
     if (count == 0) return absl::OkStatus();
     GEMINID_RETURN_IF_ERROR(CheckGiven(bytes, "bytes"));
-    return object->ranks->Broadcast({bytes, count, geminid::collectives::DType::kUint8}, from);
+    return object->Take().ranks->Broadcast({bytes, count, geminid::collectives::DType::kUint8},
+                                           from);
   });
 }

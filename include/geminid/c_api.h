@@ -25,7 +25,8 @@
 //     A call that fails leaves results alone.
 //  7. A stream is a uint64_t: a CUstream with CUDA, else a geminid::Stream*. 0: the default stream,
 //     or on the host device the calling thread.
-//  8. Any thread may call. A geminid_error belongs to one thread at a time.
+//  8. Any thread may call. A geminid_error belongs to one thread at a time. Calls with one
+//     geminid_ranks wait for each other; their order must be the same on all ranks.
 //  9. An engine owns its open operations and workspace blocks, which are numbers. Freeing the
 //     engine ends those that a caller has forgotten, as geminid_engine_finish_all does.
 #ifndef GEMINID_C_API_H_

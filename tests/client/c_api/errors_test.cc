@@ -1,9 +1,11 @@
 // Errors through the C interface: a clear code and message, and never a crash.
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "geminid/c_checkpoint.h"
@@ -130,6 +132,26 @@ TEST_F(ErrorsTest, EngineThatFailed_SaysSoFromThenOn) {
   EXPECT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_DATA_LOSS);
   EXPECT_TRUE(IsFinal());
   EXPECT_EQ(geminid_engine_health(engine_, nullptr), GEMINID_DATA_LOSS);
+}
+
+TEST_F(ErrorsTest, RanksUsedByManyThreads_GiveEachItsOwnSums) {
+  constexpr int kThreads = 4, kSums = 500;
+  constexpr size_t kValues = 4096;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      const std::vector<double> own(kValues, thread);
+      for (int sum = 0; sum < kSums; ++sum) {
+        std::vector<double> summed = own;
+        const geminid_code code =
+            geminid_ranks_sum(ranks_, summed.data(), summed.size(), /*error=*/nullptr);
+        wrong += code == GEMINID_OK && summed == own ? 0 : 1;  // the sum of one rank
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0) << "of " << kThreads * kSums;
 }
 
 TEST_F(ErrorsTest, ErrorOfACallThatWentWell_IsEmpty) {

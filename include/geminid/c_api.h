@@ -340,8 +340,9 @@ geminid_code geminid_engine_device_bytes(geminid_engine* engine, const uint32_t*
 // The value in fp32, and the optimizer's state: up to two arrays.
 enum geminid_state_kinds { GEMINID_VALUE = 0, GEMINID_EXP_AVG = 1, GEMINID_EXP_AVG_SQ = 2 };
 
-// Writes `count` values of a parameter from its element `first` on. If it returns other than 0,
-// geminid_engine_initialize returns CANCELLED; initialize again before the first micro-batch.
+// Writes `count` values of a parameter from its element `first` on. Must neither call the engine
+// nor free it. If it returns other than 0 or throws, geminid_engine_initialize returns CANCELLED;
+// initialize again before the first micro-batch.
 typedef int geminid_fill(void* context, uint32_t parameter, uint64_t first, float* values,
                          uint64_t count);
 

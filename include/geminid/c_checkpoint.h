@@ -28,8 +28,9 @@ geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
                                  uint64_t* data_position, geminid_error* error);
 
 // Takes `count` fp32 values, from element `offset` on, of a parameter's state
-// (geminid_state_kinds). Called on two threads at a time, not on the caller's; must not call the
-// engine. Not 0: the snapshot ends, and geminid_engine_wait_snapshot returns CANCELLED.
+// (geminid_state_kinds). Called on two threads at a time, not on the caller's; must neither call
+// the engine nor free it. Not 0, or an exception: the snapshot ends, and
+// geminid_engine_wait_snapshot returns CANCELLED.
 typedef int geminid_sink(void* context, uint32_t parameter, int32_t kind, uint64_t offset,
                          const float* values, uint64_t count);
 

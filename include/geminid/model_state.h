@@ -58,12 +58,12 @@ struct Resumed {
 };
 
 // Receives a snapshot: this rank's parts of every parameter and kind of state, each once, in any
-// order, on two threads at a time, not on the caller's. Must not call the engine.
+// order, on two threads at a time, not on the caller's. Must neither call the engine nor end it.
 class GEMINID_EXPORT SnapshotSink {
  public:
   virtual ~SnapshotSink() = default;
-  // An error ends the snapshot. Training waits while this runs, but for at most one granule: the
-  // part of a shard that the optimizer updates at once.
+  // An error ends the snapshot, and so does an exception, as CANCELLED. Training waits while this
+  // runs, but for at most one granule: the part of a shard that the optimizer updates at once.
   virtual absl::Status Write(ParameterId id, StateKind kind, uint64_t offset,
                              std::span<const float> values) = 0;
 };
@@ -74,9 +74,10 @@ class GEMINID_EXPORT ModelState {
 
   // Sets every parameter: calls `fill` once per parameter, in order, with its whole fp32 tensor to
   // write. Every rank must write the same values. Before the first micro-batch. All ranks must call
-  // it, and wait for each other. If `fill` fails, its rank returns that error, and the others
-  // ABORTED naming the rank. The parameters then have no values: operators, micro-batches and
-  // snapshots return FAILED_PRECONDITION until an Initialize succeeds or a checkpoint is restored.
+  // it, and wait for each other. If `fill` fails, its rank returns that error (CANCELLED for an
+  // exception), and the others ABORTED naming the rank. The parameters then have no values:
+  // operators, micro-batches and snapshots return FAILED_PRECONDITION until an Initialize succeeds
+  // or a checkpoint is restored.
   using Fill = std::function<absl::Status(ParameterId id, std::span<float> values)>;
   virtual absl::Status Initialize(const Fill& fill) = 0;
 

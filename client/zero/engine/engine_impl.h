@@ -177,6 +177,7 @@ class EngineImpl final : public Engine {
   // Without the places in memory that they need.
   absl::StatusOr<std::unique_ptr<OffloadedActivations>> PrepareActivations(
       const ActivationShape& shape) const;
+  void BeginFill(const char* call);
   absl::Status AgreeOnFill(const char* call, const absl::Status& filled);
   absl::Status ForgetDeviceCopies();
   absl::Status WaitNobodyReadsState();

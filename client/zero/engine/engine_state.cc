@@ -139,6 +139,7 @@ absl::Status EngineImpl::CheckPlaces(uint32_t places, uint64_t place_bytes) cons
 absl::Status EngineImpl::Initialize(const Fill& fill) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNew("Initialize"));
+  BeginFill("Initialize");
   absl::Status filled;
   GEMINID_RETURN_IF_ERROR(Fail(state_->Initialize(fill, &filled)));
   return AgreeOnFill("Initialize", filled);
@@ -147,9 +148,16 @@ absl::Status EngineImpl::Initialize(const Fill& fill) {
 absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNew("InitializeShards"));
+  BeginFill("InitializeShards");
   absl::Status filled;
   GEMINID_RETURN_IF_ERROR(Fail(state_->InitializeShards(fill, &filled)));
   return AgreeOnFill("InitializeShards", filled);
+}
+
+// Until all ranks have agreed that their values are set, nothing may be computed with them.
+void EngineImpl::BeginFill(const char* call) {
+  standing_.unfilled = absl::FailedPreconditionError(
+      absl::StrCat("the parameters have no values: ", call, " did not end; call it again"));
 }
 
 // If any rank fails, the engine stays usable: values can be set again. Until then nothing may be

@@ -8,6 +8,7 @@
 #include "base/deadline.h"
 #include "base/start_thread.h"
 #include "base/status_macros.h"
+#include "client/zero/basics/caught.h"
 #include "client/zero/update/updater.h"
 
 namespace geminid::zero {
@@ -107,8 +108,9 @@ absl::Status Snapshotter::Give(uint32_t granule, SnapshotSink* sink) {
     for (StateKind kind : kStateKinds) {
       if (!values_.Has(granule, kind)) continue;
       GEMINID_RETURN_IF_ERROR(values_.Read(part, kind, values));
-      GEMINID_RETURN_IF_ERROR(
-          sink->Write(ParameterId{part.tensor}, kind, part.tensor_offset, values));
+      GEMINID_RETURN_IF_ERROR(Caught("the snapshot's sink", [&] {
+        return sink->Write(ParameterId{part.tensor}, kind, part.tensor_offset, values);
+      }));
     }
   }
   return absl::OkStatus();

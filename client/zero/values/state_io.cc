@@ -6,10 +6,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/zero/basics/caught.h"
 #include "client/zero/basics/data_types.h"
 #include "client/zero/values/frozen_values.h"
 
 namespace geminid::zero {
+namespace {
+
+constexpr const char* kFill = "the function that sets values";
+
+}  // namespace
 
 StateIo::StateIo(const EngineSetup& setup, StateStore* store, RankLinks* links)
     : setup_(setup),
@@ -128,7 +134,7 @@ absl::Status StateIo::Initialize(const Engine::Fill& fill, absl::Status* filled)
   std::vector<float> values;
   for (uint32_t tensor = 0; tensor < setup_.parameters.size(); ++tensor) {
     values.assign(setup_.elements[tensor], 0.0f);
-    *filled = fill(ParameterId{tensor}, values);
+    *filled = Caught(kFill, [&] { return fill(ParameterId{tensor}, values); });
     if (filled->ok()) *filled = CheckValues(ParameterId{tensor}, 0, values);
     if (!filled->ok()) break;
     GEMINID_RETURN_IF_ERROR(Write(PartsOf(tensor), StateKind::kMaster, 0, values));
@@ -142,7 +148,8 @@ absl::Status StateIo::InitializeShards(const Engine::FillRange& fill, absl::Stat
   for (uint32_t tensor = 0; tensor < setup_.parameters.size(); ++tensor) {
     for (const ShardPart& part : PartsOf(tensor)) {
       values.assign(part.elements, 0.0f);
-      *filled = fill(ParameterId{tensor}, part.tensor_offset, values);
+      *filled =
+          Caught(kFill, [&] { return fill(ParameterId{tensor}, part.tensor_offset, values); });
       if (filled->ok()) *filled = CheckValues(ParameterId{tensor}, part.tensor_offset, values);
       if (!filled->ok()) return absl::OkStatus();
       GEMINID_RETURN_IF_ERROR(values_.Write(part, StateKind::kMaster, values));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -230,6 +231,18 @@ TEST_F(TrainingTest, FillThatGivesUp_CancelsAndMayBeCalledAgain) {
   EXPECT_FALSE(IsFinal());
   ASSERT_NO_FATAL_FAILURE(InitializeWith(3));
   EXPECT_THAT(Read(kB), Each(3.0f));
+}
+
+TEST_F(TrainingTest, FillThatThrows_LeavesNoValuesToTrain) {
+  const auto thrower = [](void*, uint32_t, uint64_t, float*, uint64_t) -> int {
+    throw std::runtime_error("no such file");
+  };
+  EXPECT_EQ(geminid_engine_initialize(engine_, thrower, nullptr, error_), GEMINID_CANCELLED);
+  EXPECT_THAT(Message(), HasSubstr("threw an exception: no such file"));
+  EXPECT_FALSE(IsFinal());
+  EXPECT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_FAILED_PRECONDITION);
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
+  ASSERT_NO_FATAL_FAILURE(Descend());
 }
 
 TEST_F(TrainingTest, Shard_IsAllOfAParameterForOneRank) {

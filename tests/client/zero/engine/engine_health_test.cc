@@ -7,6 +7,7 @@
 #include <barrier>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -193,6 +194,42 @@ TEST_F(EngineHealthTest, AfterAFillThatFailed_TrainingIsRefusedOnAllRanksUntilVa
     ASSERT_TRUE(engine.Restore(engine.GetProgress().value()).ok());  // as a checkpoint does
     EXPECT_TRUE(engine.BeginMicroBatch().ok());
     both_.arrive_and_wait();
+  });
+}
+
+TEST_F(EngineHealthTest, FillThatThrowsOnOneRank_LeavesAllRanksWithoutValues) {
+  OnBothRanks([](size_t rank, Engine& engine) {
+    const absl::Status filled =
+        engine.InitializeShards([rank](ParameterId, uint64_t, std::span<float>) -> absl::Status {
+          if (rank == 1) throw std::runtime_error("no such file");
+          return absl::OkStatus();
+        });
+    EXPECT_EQ(filled.code(), rank == 1 ? absl::StatusCode::kCancelled : absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(filled.message()),
+                HasSubstr(rank == 1 ? "threw an exception: no such file" : "rank 1"));
+    for (const absl::Status& refused :
+         {engine.BeginMicroBatch(), engine.StartSnapshot(std::make_shared<NoSink>())}) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    }
+    ASSERT_EQ(engine.Initialize(FillWithOnes), absl::OkStatus());
+    EXPECT_EQ(engine.ReadParameter(kA).value(), std::vector<float>(kElements, 1.0F));
+  });
+}
+
+TEST_F(EngineHealthTest, SinkThatThrows_EndsTheSnapshotAlone) {
+  class Thrower final : public SnapshotSink {
+    absl::Status Write(ParameterId, StateKind, uint64_t, std::span<const float>) override {
+      throw std::runtime_error("no such folder");
+    }
+  };
+  OnBothRanks([](size_t, Engine& engine) {
+    ASSERT_TRUE(engine.Initialize(FillWithOnes).ok());
+    ASSERT_EQ(engine.StartSnapshot(std::make_shared<Thrower>()), absl::OkStatus());
+    const absl::Status ended = engine.WaitSnapshot();
+    EXPECT_TRUE(absl::IsCancelled(ended)) << ended;
+    EXPECT_THAT(std::string(ended.message()), HasSubstr("threw an exception: no such folder"));
+    EXPECT_EQ(engine.StartSnapshot(std::make_shared<NoSink>()), absl::OkStatus());
+    EXPECT_EQ(engine.WaitSnapshot(), absl::OkStatus());
   });
 }
 

@@ -246,12 +246,13 @@ struct Options {
   bool stable_addresses = false;
   int max_lookahead_moments = 8;
   int update_threads = 1;  // threads of the update; results do not depend on it
-  // Needs a session with ConnectOptions::keep_on_death and a run. Create resumes from the earlier
-  // processes of these ranks, if each of them left its state and had committed a step. It finishes
-  // the last step that any of them had committed. resumed() then has that step, the state is that
-  // of an undisturbed run after it, and Initialize is refused. Otherwise Create frees what was
-  // left, and the run begins anew. The same on all ranks; with it, so must be data_position and
-  // random_state.
+  // Needs a session with a run: INVALID_ARGUMENT. Create resumes from the earlier processes of
+  // these ranks, if each of them left its state (ConnectOptions::keep_on_death) and had committed a
+  // step. It finishes the last step that any of them had committed. resumed() then has that step,
+  // the state is that of an undisturbed run after it, and Initialize is refused. Otherwise Create
+  // frees what was left, and the run begins anew. State that was committed with other parameters or
+  // options stays (FAILED_PRECONDITION); Create without resume frees it. The same on all ranks;
+  // with it, so must be data_position and random_state.
   bool resume = false;
   // If this engine trains a part of a model: the ranks of all parts. They resume together, after
   // the last step that any of them had committed, or begin anew together. No rank may commit a

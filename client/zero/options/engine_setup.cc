@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/disk/striped_files.h"
+#include "client/src/session_internal.h"
 #include "client/zero/basics/data_types.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/options/optimizer_options.h"
@@ -116,6 +117,11 @@ absl::Status EngineSetup::Check() const {
   }
   if (!(options.clip_norm >= 0)) {
     return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
+  }
+  if (options.resume && !IsOfRun(*session)) {
+    return absl::InvalidArgumentError(
+        "resume needs a session with a run, which tells it from other runs; connect with "
+        "ConnectOptions::run, or leave resume out");
   }
   GEMINID_RETURN_IF_ERROR(CheckNotFinite());
   GEMINID_RETURN_IF_ERROR(CheckStage());

@@ -27,9 +27,12 @@ absl::StatusOr<std::vector<ChunkId>> StateChunks::Allocate(const std::vector<Chu
 // Only NOT_FOUND means that there are no chunks. After another error this process does not know,
 // and must not go on without the chunks and free them.
 absl::StatusOr<std::optional<std::vector<ChunkId>>> StateChunks::Claim(
-    const std::vector<ChunkSpec>& specs) {
+    const std::vector<ChunkSpec>& specs, std::string* missing) {
   const absl::StatusOr<std::vector<ChunkHandle>> handles = geminid::Claim(session_, specs);
-  if (absl::IsNotFound(handles.status())) return std::nullopt;
+  if (absl::IsNotFound(handles.status())) {
+    if (missing != nullptr) *missing = std::string(handles.status().message());
+    return std::nullopt;
+  }
   if (!handles.ok()) return handles.status();
   std::vector<ChunkId> ids;
   for (const ChunkHandle& handle : *handles) ids.push_back(handle.id);

@@ -23,9 +23,11 @@ class StateChunks {
   // `timeout` is for each answer of the daemon.
   StateChunks(Session* session, absl::Duration timeout) : session_(*session), timeout_(timeout) {}
 
-  // Allocates zeroed chunks, or claims those of a previous process; nothing if there are none.
+  // Allocates zeroed chunks, or claims those of a previous process; nothing if there are none, and
+  // then `*missing` says what there is.
   absl::StatusOr<std::vector<ChunkId>> Allocate(const std::vector<ChunkSpec>& specs);
-  absl::StatusOr<std::optional<std::vector<ChunkId>>> Claim(const std::vector<ChunkSpec>& specs);
+  absl::StatusOr<std::optional<std::vector<ChunkId>>> Claim(const std::vector<ChunkSpec>& specs,
+                                                            std::string* missing = nullptr);
   const std::vector<ChunkId>& all() const { return all_; }
   Session& session() const { return session_; }
 

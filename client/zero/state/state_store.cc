@@ -82,6 +82,7 @@ size_t StateStore::arrays_of(uint32_t granule) const {
 }
 
 absl::Status StateStore::Free() {
+  SetResumable(false);  // before the state is freed
   if (disk_.state != nullptr) disk_.state->Remove();
   disk_.state.reset();  // frees the files' space, and the kernel lets go of the memory
   return chunks_.FreeAll();

@@ -234,9 +234,11 @@ class StateStore {
   // Sets options_.on_disk from a previous process's note, if there is one.
   absl::Status ClaimNoteOfDisk();
   absl::Status NoteDisk();
-  // Claims a previous process's chunks, if they are wanted and there; else allocates new ones.
+  const shm::CommitRecord* StepOfPrevious() const;
   uint32_t OptimizerNumber() const;
   absl::Status CheckOptimizer() const;
+  absl::Status CheckNothingIsLeft(const std::string& missing) const;
+  // Claims a previous process's chunks, if they are wanted and there; else allocates new ones.
   absl::StatusOr<std::vector<ChunkId>> ObtainChunks(StateList* list);
   absl::Status NoteWhatIsLeft(absl::Status found);
   absl::Status ObtainNotes();

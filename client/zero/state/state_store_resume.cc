@@ -20,6 +20,8 @@ namespace geminid::zero {
 namespace {
 
 constexpr char kNotesName[] = "step notes";
+constexpr char kFreesState[] =
+    "; give what it was given, or create the engine without resume, which frees that state";
 
 }  // namespace
 
@@ -56,6 +58,12 @@ absl::Status StateStore::NoteDisk() {
   return absl::OkStatus();
 }
 
+// The last step of a previous process whose state is whole; null: there is none.
+const shm::CommitRecord* StateStore::StepOfPrevious() const {
+  const bool is_whole = commit_->header.resumable.load() == 1;
+  return is_whole && chunks_.session().is_successor() ? shm::NewestRecord(*commit_) : nullptr;
+}
+
 uint32_t StateStore::OptimizerNumber() const {
   return options_.optimizer ? static_cast<uint32_t>(*options_.optimizer) + 1 : 0;
 }
@@ -63,23 +71,32 @@ uint32_t StateStore::OptimizerNumber() const {
 // Optimizers have arrays of the same sizes for different things.
 absl::Status StateStore::CheckOptimizer() const {
   const uint32_t before = commit_->header.optimizer;
-  const shm::CommitRecord* const last = shm::NewestRecord(*commit_);
-  const bool is_whole = last != nullptr && commit_->header.resumable.load() == 1;
-  if (!is_whole || before == 0 || OptimizerNumber() == 0 || before == OptimizerNumber()) {
+  const shm::CommitRecord* const last = StepOfPrevious();
+  if (last == nullptr || before == 0 || OptimizerNumber() == 0 || before == OptimizerNumber()) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "the process before this one left the state of ",
       std::string(kernels::OptimizerName(static_cast<kernels::OptimizerKind>(before - 1))),
       " after step ", last->step, ", and this engine's optimizer is ",
-      std::string(kernels::OptimizerName(*options_.optimizer)),
-      "; give the same one, or create the engine without resume, which frees that state"));
+      std::string(kernels::OptimizerName(*options_.optimizer)), kFreesState));
+}
+
+// State of another form stays. Only a run that has no use for it may free it.
+absl::Status StateStore::CheckNothingIsLeft(const std::string& missing) const {
+  const shm::CommitRecord* const last = StepOfPrevious();
+  if (last == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the process before this one left its state after step ", last->step,
+                   ", but with other parameters or options: ", missing, kFreesState));
 }
 
 absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(StateList* list) {
   std::optional<std::vector<ChunkId>> ids;
   if (options_.resume) {
-    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(list->specs));
+    std::string missing;
+    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(list->specs, &missing));
+    if (!ids.has_value()) GEMINID_RETURN_IF_ERROR(CheckNothingIsLeft(missing));
   }
   left_.claimed = ids.has_value();
   if (left_.claimed && !options_.on_device) {

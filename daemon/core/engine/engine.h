@@ -147,7 +147,8 @@ class Engine {
   uint32_t SuccessorNumber(SessionId session) const;
   // Hands over one allocation of a previous client, if its chunks are exactly those of `specs` and
   // all of them still exist. From now on it is the allocation `number` of this client. NOT_FOUND:
-  // there is no such allocation. A repeated call returns the same.
+  // there is no such allocation; names how the one most like it differs. A repeated call returns
+  // the same.
   absl::StatusOr<Allocation> Claim(SessionId session, const std::vector<ChunkSpec>& specs,
                                    uint64_t number);
 
@@ -283,6 +284,8 @@ class Engine {
   // engine_successors.cc
   static bool IsLike(const Chunk& chunk, const ChunkSpec& spec);
   bool Matches(const std::vector<Chunk*>& chunks, const std::vector<ChunkSpec>& specs) const;
+  std::string MostAlike(const Session& session, const std::vector<ChunkSpec>& specs,
+                        uint64_t number) const;
   Allocation TakeAllocation(const Session& session, const std::vector<Chunk*>& chunks,
                             uint64_t number);
 

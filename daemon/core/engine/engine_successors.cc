@@ -2,8 +2,10 @@
 // of the previous client.
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "daemon/core/engine/engine.h"
 #include "daemon/core/engine/engine_state.h"
 
@@ -100,6 +102,35 @@ Allocation Engine::TakeAllocation(const Session& session, const std::vector<Chun
   return allocation;
 }
 
+// For people: how the older allocation that begins most like `specs` differs from them.
+std::string Engine::MostAlike(const Session& session, const std::vector<ChunkSpec>& specs,
+                              uint64_t number) const {
+  std::map<uint64_t, std::vector<const Chunk*>> older;
+  for (const auto& chunk : session.chunks) {
+    if (chunk == nullptr) continue;
+    const uint64_t allocation = manifest_.AllocationOf(chunk->record);
+    if (SuccessorOf(allocation) < SuccessorOf(number)) older[allocation].push_back(chunk.get());
+  }
+  size_t most = 0;
+  std::string words;
+  for (const auto& [allocation, chunks] : older) {
+    const size_t common = std::min(chunks.size(), specs.size());
+    size_t alike = 0;
+    while (alike < common && IsLike(*chunks[alike], specs[alike])) ++alike;
+    if (alike < most || (alike == 0 && !words.empty())) continue;
+    most = alike;
+    words = absl::StrCat(": what is most like them has ", chunks.size(), " chunks");
+    if (alike == common) continue;
+    const Chunk& there = *chunks[alike];
+    const ChunkSpec& asked = specs[alike];
+    absl::StrAppend(&words, ", and its chunk ", alike, " is \"", there.name, "\" (",
+                    shm::Name(there.kind), ", ", base::FormatBytes(there.bytes), "), not \"",
+                    asked.name, "\" (", shm::Name(asked.kind), ", ",
+                    base::FormatBytes(asked.bytes), ")");
+  }
+  return words;
+}
+
 // A claim renumbers an allocation's chunks in ascending order. If the daemon died during this
 // claim, the chunks with the new number count together with the others. The last chunk is
 // renumbered last, so comparing it with the last spec finds the few candidate allocations.
@@ -129,8 +160,9 @@ absl::StatusOr<Allocation> Engine::Claim(SessionId id, const std::vector<ChunkSp
     std::ranges::sort(all, {}, &Chunk::id);
     if (Matches(all, specs)) return TakeAllocation(**session, all, number);
   }
-  return absl::NotFoundError(
-      absl::StrCat("nobody left ", specs.size(), " chunks like these in the session"));
+  return absl::NotFoundError(absl::StrCat("nobody left ", specs.size(),
+                                          " chunks like these in the session",
+                                          MostAlike(**session, specs, number)));
 }
 
 }  // namespace geminid::core

@@ -111,6 +111,14 @@ TEST_F(ErrorsTest, CreateRefused_LeavesTheSessionAndTheRanksUsable) {
   ASSERT_NO_FATAL_FAILURE(Descend());
 }
 
+TEST_F(ErrorsTest, ResumeInASessionThatCannot_IsRefused) {
+  geminid_engine_free(&engine_);
+  geminid_engine_options options = EngineOptions(nullptr);
+  options.resume = 1;
+  EXPECT_EQ(Create(options, Parameters()), GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("resume needs a session with a run"));
+}
+
 TEST_F(ErrorsTest, EngineThatFailed_SaysSoFromThenOn) {
   geminid_engine_free(&engine_);
   geminid_optimizer sgd;

@@ -208,6 +208,17 @@ class SuccessorTest : public ::testing::Test {
     return from;
   }
 
+  // Ranks of `after` are refused what ranks of `before` left, which then others of `before` have.
+  void ExpectRefusedAndNothingLost(const std::string& before, const std::string& after) {
+    const std::vector<int> ends =
+        Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
+    ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+    EXPECT_THAT(Start(after, /*resume=*/true, {{}, {}}), ::testing::Each(::testing::Ne(0)));
+    EXPECT_THAT(Words(), ::testing::AllOf(::testing::HasSubstr("left its state after step"),
+                                          ::testing::HasSubstr("what is most like them has")));
+    EXPECT_GE(MustFinish(before), 1);
+  }
+
   const std::vector<std::vector<float>>& Expected(const std::string& name) {
     static auto* const of_all_tests = new std::map<std::string, std::vector<std::vector<float>>>;
     std::vector<std::vector<float>>& expected = (*of_all_tests)[name];
@@ -384,13 +395,10 @@ TEST_F(SuccessorOnDiskTest, FileOnDiskThatIsNotKnownToBeGeminids_IsRefused) {
   EXPECT_THAT(Words(), HasSubstr("no file of geminid's"));
 }
 
-TEST_F(SuccessorOnDiskTest, SuccessorsThatHaveStateOnDiskOrNoLonger_BeginAnewWithTheSameBits) {
+TEST_F(SuccessorOnDiskTest, SuccessorsThatHaveStateOnDiskOrNoLonger_AreRefusedAndLoseNothing) {
   for (const auto& [before, after] : {std::pair{"disk", "tight"}, std::pair{"tight", "disk"}}) {
     SCOPED_TRACE(absl::StrCat(before, " to ", after));
-    Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
-    // A rank without the folders leaves the files there.
-    for (const std::string& file : FilesOnDisks()) std::filesystem::remove(file);
-    EXPECT_EQ(MustFinish(after), 0);
+    ExpectRefusedAndNothingLost(before, after);
   }
 }
 
@@ -484,15 +492,18 @@ TEST_F(SuccessorTest, SuccessorsThatAreRefused_LoseNothing) {
 }
 
 // The first stage has gradients of another size, and state in bf16 has another size than in fp32.
-TEST_F(SuccessorTest, SuccessorsOfAnotherStageOrStateType_BeginAnew) {
+TEST_F(SuccessorTest, SuccessorsOfAnotherStageOrStateType_AreRefusedAndLoseNothing) {
   for (const auto& [before, after] : {std::pair{"first", "summed"}, std::pair{"second", "first"},
                                       std::pair{"tight", "small"}, std::pair{"small", "tight"}}) {
     SCOPED_TRACE(absl::StrCat(before, " to ", after));
-    const std::vector<int> ends =
-        Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
-    ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
-    EXPECT_EQ(MustFinish(after), 0);
+    ExpectRefusedAndNothingLost(before, after);
   }
+}
+
+TEST_F(SuccessorTest, SuccessorsThatDoNotResume_FreeStateOfAnotherForm) {
+  Start("tight", false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
+  EXPECT_THAT(Start("small", /*resume=*/false, {{}, {}}), ::testing::Each(Eq(0))) << Words();
+  ExpectNothingIsKept();
 }
 
 // Replacements die at every point of their own as well, and their replacements finish the step.

@@ -6,7 +6,9 @@
 namespace geminid::core {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -80,6 +82,25 @@ TEST_F(EngineSuccessors, Claim_TakesNothingThatIsNotExactlyThat) {
   EXPECT_TRUE(refused([](auto* specs) { (*specs)[0].has_home = false; }));
   EXPECT_TRUE(refused([](auto* specs) { std::swap((*specs)[0], (*specs)[1]); }));
   EXPECT_FALSE(refused([](auto*) {}));
+}
+
+TEST_F(EngineSuccessors, ClaimOfAnotherForm_NamesTheFirstChunkThatDiffers) {
+  const SessionId session = OpenWithArena(16, OfRun());
+  Make(session, {{"other", ChunkKind::kWeight, 5000, true}}, 1);
+  Make(session, State(), 2);
+  Succeed(session);
+  const auto answer = [&](const std::vector<ChunkSpec>& specs) {
+    return std::string(engine_->Claim(session, specs, Number(1, 1)).status().message());
+  };
+  std::vector<ChunkSpec> specs = State();
+  specs[1] = {"part 1", ChunkKind::kWeight, 3 << 10, true};
+  const std::string there = absl::StrCat("has ", State().size(), " chunks");
+  EXPECT_THAT(answer(specs),
+              AllOf(HasSubstr(there + ", and its chunk 1 is \"part 0\" (exp_avg, "),
+                    HasSubstr("), not \"part 1\" (weight, 3.0 KiB)")));
+  specs = State();
+  specs.push_back({"more", ChunkKind::kWeight, 5000, true});
+  EXPECT_THAT(answer(specs), EndsWith(there));
 }
 
 TEST_F(EngineSuccessors, Claim_OfWhatWasFreedInPart_FindsNothing) {

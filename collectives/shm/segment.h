@@ -49,14 +49,23 @@ struct RankControl {
   alignas(64) std::atomic<uint32_t> left{0};  // 1: the communicator was destroyed in good order
 };
 
+struct alignas(64) MessageLabel {
+  Operation operation;
+};
+
+// Of a collective.
 struct alignas(64) Label {
   Operation operation;
+  // The rank's last Broadcast before this one, and a hash of all of them. Not all ranks look at
+  // each other in a Broadcast, so the next collective compares them.
+  Operation last_broadcast{};
+  uint64_t broadcasts = 0;
 };
 
 struct Channel {
   alignas(64) std::atomic<uint32_t> published{0};
   alignas(64) std::atomic<uint32_t> consumed{0};
-  Label labels[kMessageSlots];
+  MessageLabel labels[kMessageSlots];
 };
 
 // The offset of each part, in bytes.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "base/hash.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "collectives/communicator_backend.h"
@@ -222,13 +224,25 @@ class ShmBackend final : public CommunicatorBackend {
   absl::Status CheckLabels(const Operation& operation, uint32_t slot, int source) {
     for (int r = 0; r < WorldSize(); ++r) {
       if (source != kAllRanks && r != source) continue;
-      const Operation other = segment_.label(r, slot).operation;
-      if (!(other == operation)) {
+      const Label other = segment_.label(r, slot);
+      if (!(other.operation == operation)) {
         return group_.Fail(
-            MismatchError(group_.NameOf(Rank()), operation, group_.NameOf(r), other));
+            MismatchError(group_.NameOf(Rank()), operation, group_.NameOf(r), other.operation));
+      }
+      if (other.broadcasts != broadcasts_.value()) {
+        return group_.Fail(MismatchError(group_.NameOf(Rank()), last_broadcast_, group_.NameOf(r),
+                                         other.last_broadcast));
       }
     }
     return absl::OkStatus();
+  }
+
+  void NoteBroadcast(const Operation& operation) {
+    last_broadcast_ = operation;
+    broadcasts_.Add(static_cast<uint64_t>(operation.dtype));
+    broadcasts_.AddSigned(operation.root_or_tag);
+    broadcasts_.Add(operation.count);
+    broadcasts_.AddText(std::string(operation.label.data(), operation.label.size()));
   }
 
   // The bytes of a slot for each receiving rank.
@@ -260,8 +274,10 @@ class ShmBackend final : public CommunicatorBackend {
   const Segment& segment_;
   const size_t piece_bytes_;
   const uint32_t slots_;
-  uint32_t round_ = 0;    // the next one
-  uint32_t attempt_ = 0;  // of Shrink()
+  Operation last_broadcast_{};
+  base::Fnv1a broadcasts_;  // all of them so far
+  uint32_t round_ = 0;      // the next one
+  uint32_t attempt_ = 0;    // of Shrink()
 };
 
 template <class Fill, class Take>
@@ -278,7 +294,9 @@ absl::Status ShmBackend::RunRounds(const Operation& operation, uint32_t rounds, 
       if (filled > taken && !SlotIsFree(freed)) break;
       absl::Status status = AwaitAll(context, &RankControl::consumed, freed, kAllRanks);
       if (!status.ok()) return status;
-      if (filled == 0) segment_.label(Rank(), round % slots_).operation = operation;
+      if (filled == 0) {
+        segment_.label(Rank(), round % slots_) = {operation, last_broadcast_, broadcasts_.value()};
+      }
       fill(filled, segment_.staging(Rank(), round % slots_));
       own.published.Set(round + 1);
       ++filled;
@@ -291,6 +309,7 @@ absl::Status ShmBackend::RunRounds(const Operation& operation, uint32_t rounds, 
     own.consumed.Set(round + 1);
   }
   round_ += rounds;
+  if (source != kAllRanks) NoteBroadcast(operation);
   return absl::OkStatus();
 }
 

@@ -7,7 +7,8 @@
 // Contract of every backend (in-process, shared memory, TCP, both over several hosts, NCCL):
 //  * Operations block until this rank's part is complete. All ranks call the same collectives in
 //    the same order with the same sizes. Send and Receive are matched in order per pair of ranks.
-//    Ranks that disagree get INVALID_ARGUMENT, which says which rank called what.
+//    Ranks that disagree get INVALID_ARGUMENT, which says which rank called what. Those that gave a
+//    Broadcast different roots may get it from their next collective.
 //  * One thread at a time may use a communicator. A second thread takes a Duplicate(). Abort(),
 //    Stats() and health() may be called on any thread.
 //  * Results depend on the inputs only. Reductions add in rank order, bfloat16 and float16 in fp32,

@@ -600,6 +600,33 @@ TEST_P(ConformanceWithPeers, RanksThatDisagree_AllLearnWhoCalledWhat) {
   });
 }
 
+// A root waits for nobody, so it may learn of the others' roots only in the next collective.
+TEST_P(ConformanceWithPeers, BroadcastsFromDifferentRoots_AreFoundByTheNextCollective) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<float> values(5, static_cast<float>(c.Rank()));
+    absl::Status status = c.Broadcast(values, c.Rank() == 1 ? 1 : 0);
+    if (status.ok()) status = c.Barrier();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_NE(status.message().find("rank 1 called Broadcast of 5 float32 from rank 1"),
+              absl::string_view::npos)
+        << status;
+  });
+}
+
+TEST_P(ConformanceWithPeers, BroadcastsThatAgree_AreNoDisagreement) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    for (int root = 0; root < world_size(); ++root) {
+      std::vector<float> values(3, static_cast<float>(c.Rank()));
+      c.SetLabel(root % 2 == 0 ? "even" : "");
+      ASSERT_EQ(c.Broadcast(values, root), absl::OkStatus());
+      ASSERT_EQ(values, std::vector<float>(3, static_cast<float>(root)));
+      ASSERT_EQ(c.Barrier(), absl::OkStatus());
+    }
+  });
+}
+
 TEST_P(ConformanceWithPeers, MessageOfAnotherSize_IsAnErrorOfBoth) {
   Communicators group = Connect();
   ForEachRank(group, [&](Communicator& c) {

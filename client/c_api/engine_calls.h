@@ -17,7 +17,8 @@ template <typename Work>
 geminid_code OnEngine(geminid_engine* handle, geminid_error* error, const Work& work) noexcept {
   return Guarded(error, [&]() -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(const std::shared_ptr<EngineObject> object, Engines().Find(handle));
-    const absl::Status status = work(*object);
+    absl::Status status = object->CheckUsable();
+    if (status.ok()) status = work(*object);
     if (!status.ok() && error != nullptr) error->is_final = !object->engine().health().ok();
     return status;
   });

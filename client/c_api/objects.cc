@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/src/session_internal.h"
 
 namespace geminid::c_api {
 namespace {
@@ -38,6 +39,8 @@ EngineObject::EngineObject(std::shared_ptr<SessionObject> session,
       parameters_(std::move(parameters)),
       data_type_(data_type),
       engine_(std::move(engine)) {}
+
+absl::Status EngineObject::CheckUsable() const { return CheckNotForked(*session_->session); }
 
 absl::StatusOr<zero::ParameterId> EngineObject::Id(uint32_t parameter) const {
   if (parameter < parameters_.size()) return zero::ParameterId{parameter};

@@ -56,6 +56,8 @@ class EngineObject : public std::enable_shared_from_this<EngineObject> {
                std::vector<zero::Parameter> parameters, zero::DataType data_type,
                std::unique_ptr<zero::Engine> engine);
 
+  // FAILED_PRECONDITION in a forked child.
+  absl::Status CheckUsable() const;
   zero::Engine& engine() { return *engine_; }
   RanksObject& ranks() { return *ranks_; }
   const std::vector<zero::Parameter>& parameters() const { return parameters_; }

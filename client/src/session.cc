@@ -49,6 +49,10 @@ Session::~Session() {
 void Session::LeaveToSuccessor() { impl_->is_left.store(true); }
 bool Session::is_successor() const { return impl_->successor > 0; }
 
+absl::Status CheckNotForked(const Session& session) {
+  return SessionImpl::Of(session).CheckUsable();
+}
+
 bool IsOfRun(const Session& session) { return !SessionImpl::Of(session).options.run.empty(); }
 
 bool OwnsDaemon(const Session& session) {
@@ -124,7 +128,8 @@ std::byte* Session::Device(ChunkId chunk) const {
 absl::Status SessionImpl::CheckUsable() const {
   if (!fork_guard->in_child()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "this session belongs to the parent process; connect anew in the forked child");
+      "this session, with its engine, belongs to the parent process; connect anew in the forked "
+      "child");
 }
 
 absl::Status Session::Healthy() const {

@@ -21,6 +21,9 @@ device::Device* DeviceOf(Session& session);
 // Whether the session started its own daemon, which ends with this process.
 bool OwnsDaemon(const Session& session);
 
+// FAILED_PRECONDITION in a forked child of the process that connected the session.
+absl::Status CheckNotForked(const Session& session);
+
 // The session belongs to a run, whose processes may follow each other: it records what is whole.
 bool IsOfRun(const Session& session);
 // CANCELLED if the job was ended on request. Does not call the daemon: reads its last word.

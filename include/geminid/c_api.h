@@ -29,6 +29,9 @@
 //     geminid_ranks wait for each other; their order must be the same on all ranks.
 //  9. An engine owns its open operations and workspace blocks, which are numbers. Freeing the
 //     engine ends those that a caller has forgotten, as geminid_engine_finish_all does.
+// 10. After fork() the parent's handles are the parent's: in the child, calls with its session or
+//     its engine return FAILED_PRECONDITION, and freeing them changes nothing for the parent. Leave
+//     its geminid_ranks alone there. The child may connect for itself.
 #ifndef GEMINID_C_API_H_
 #define GEMINID_C_API_H_
 

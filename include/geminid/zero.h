@@ -327,6 +327,8 @@ class GEMINID_EXPORT Operation {
   std::unique_ptr<State> state_;
 };
 
+// After fork() the child cannot use the engine: calls return FAILED_PRECONDITION, operations have
+// no weights and gradients, and its end changes nothing for the parent.
 class GEMINID_EXPORT Engine : public ModelState {
  public:
   // Packs the parameters, allocates their state through the session, and zeroes it. `session` must

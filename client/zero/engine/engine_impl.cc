@@ -48,9 +48,13 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
                        std::vector<Parameter> parameters, Options options)
     : setup_(session, communicator, std::move(parameters), std::move(options)),
       self_(std::make_shared<EngineImpl*>(this)),
-      mutex_([this] { Publish(); }) {}
+      mutex_([this] { Publish(); }, [this] { return is_forked(); }) {}
 
 EngineImpl::~EngineImpl() {
+  if (is_forked()) {
+    LeaveAlone();
+    return;
+  }
   const Lock lock(mutex_);
   *self_ = nullptr;
   // The mover may be waiting for ranks that would wait for this one.
@@ -68,6 +72,13 @@ EngineImpl::~EngineImpl() {
   if (!setup_.views.empty() && passed) DeviceOf(*setup_.session)->ReleaseViews();
   // Where chunks still lie, another engine could place none.
   if (is_free) UnclaimArena(*setup_.session);
+}
+
+// A forked child has neither the threads nor the mappings that the parts would end.
+void EngineImpl::LeaveAlone() {
+  *self_ = nullptr;
+  const auto leave = [](auto&... parts) { ((void)parts.release(), ...); };
+  leave(links_, optimizer_, store_, book_, director_, residency_, state_, updater_, plans_, step_);
 }
 
 // Whether the engine's memory stays with the session, because another process may go on from it.
@@ -121,6 +132,7 @@ absl::Status EngineImpl::Start() {
 // The part of construction that exchanges nothing with other ranks.
 absl::Status EngineImpl::Prepare() {
   Session& session = *setup_.session;
+  GEMINID_RETURN_IF_ERROR(CheckNotForked(session));
   // If the session has another engine, the state belongs to that engine.
   standing_.may_resume =
       setup_.options.resume && session.is_successor() && !IsArenaClaimed(session);
@@ -186,7 +198,7 @@ absl::Status EngineImpl::MakeRooms() {
     standing_.refused = why;
   };
   const auto free_block = [self = self_](std::byte* data) {
-    if (*self == nullptr) return;
+    if (*self == nullptr || (*self)->is_forked()) return;
     const Lock lock((*self)->mutex_);
     (*self)->residency_->FreeInHole(data);
   };
@@ -400,7 +412,7 @@ absl::Status EngineImpl::ReadHostBytes() {
 }
 
 absl::Status EngineImpl::Fail(const absl::Status& status) {
-  if (!status.ok() && standing_.failed.ok()) {
+  if (!status.ok() && standing_.failed.ok() && !is_forked()) {
     standing_.failed = status;
     published_.Fail(status);
     residency_->mover().Fail(status);
@@ -419,6 +431,7 @@ std::string EngineImpl::WhyStopped() const {
 }
 
 absl::Status EngineImpl::Health() {
+  GEMINID_RETURN_IF_ERROR(CheckNotForked(*setup_.session));
   if (!standing_.failed.ok()) return standing_.failed;
   return Fail(residency_->mover().status());
 }

@@ -103,6 +103,9 @@ class EngineImpl final : public Engine {
     return step_->newest_gradients();
   }
 
+  // Whether this process is a forked child of the one that made the engine.
+  bool is_forked() const { return !CheckNotForked(*setup_.session).ok(); }
+
   // For Operation, which must be open.
   const std::byte* WeightOf(ParameterId id) const;
   // Queues the copy on `stream`; null: waits for it.
@@ -158,6 +161,7 @@ class EngineImpl final : public Engine {
   // As Health, and whether there is a device to compute on.
   absl::Status HealthOnDevice();
   absl::Status ReadHostBytes();
+  void LeaveAlone();
   bool LeavesMemory() const;
   absl::Status GiveMemoryBack();
 
@@ -266,7 +270,7 @@ struct Operation::State {
   std::vector<ParameterId> written;
   bool finished = false;
 
-  bool Open() const { return !finished && *engine != nullptr; }
+  bool Open() const { return !finished && *engine != nullptr && !(*engine)->is_forked(); }
   bool Has(ParameterId id) const;
 };
 

@@ -285,6 +285,7 @@ absl::Status EngineImpl::StartSnapshot(std::shared_ptr<SnapshotSink> sink) {
 }
 
 absl::Status EngineImpl::WaitSnapshot() {
+  GEMINID_RETURN_IF_ERROR(CheckNotForked(*setup_.session));
   return state_->snapshotter().Wait(setup_.options.timeout);
 }
 

@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/engine/engine_impl.h"
 
 namespace geminid::zero {
 
 absl::Status EngineImpl::health() const {
+  GEMINID_RETURN_IF_ERROR(CheckNotForked(*setup_.session));
   absl::Status known = published_.health();
   return known.ok() ? residency_->mover().status() : known;
 }
@@ -64,6 +66,7 @@ uint64_t EngineImpl::DeviceBytes(std::span<const ParameterId> weights,
 }
 
 absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
+  GEMINID_RETURN_IF_ERROR(CheckNotForked(*setup_.session));
   Statistics statistics = published_.statistics();
   const ArenaMeter::Reading reading = residency_->meter().Read();
   statistics.model_bytes = reading.model_bytes;

@@ -85,6 +85,7 @@ absl::Status Operation::FinishOn(Stream* stream) {
     return absl::FailedPreconditionError("Finish on an operation whose engine has ended");
   }
   if (state_->finished) return absl::OkStatus();
+  if (!state_->Open()) return (*state_->engine)->health();
   state_->finished = true;
   return (*state_->engine)->FinishOperation(state_->chunks, stream);
 }

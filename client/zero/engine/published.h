@@ -14,18 +14,24 @@
 namespace geminid::zero {
 
 // Allows one call of the engine at a time. Runs `end` at a call's end, before the next call begins.
+// Does nothing in a forked child, where the thread that holds it may not exist.
 class CallMutex {
  public:
-  explicit CallMutex(std::function<void()> end) : end_(std::move(end)) {}
+  CallMutex(std::function<void()> end, std::function<bool()> is_forked)
+      : end_(std::move(end)), is_forked_(std::move(is_forked)) {}
 
-  void lock() { mutex_.lock(); }
+  void lock() {
+    if (!is_forked_()) mutex_.lock();
+  }
   void unlock() {
+    if (is_forked_()) return;
     end_();
     mutex_.unlock();
   }
 
  private:
   const std::function<void()> end_;
+  const std::function<bool()> is_forked_;
   std::mutex mutex_;
 };
 

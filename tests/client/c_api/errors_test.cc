@@ -1,4 +1,7 @@
 // Errors through the C interface: a clear code and message, and never a crash.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -160,6 +163,25 @@ TEST_F(ErrorsTest, RanksUsedByManyThreads_GiveEachItsOwnSums) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0) << "of " << kThreads * kSums;
+}
+
+TEST_F(ErrorsTest, HandlesOfTheParent_AreRefusedInAForkedChild) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int wrong = 0;
+    float value = 0;
+    wrong += geminid_engine_begin_micro_batch(engine_, error_) != GEMINID_FAILED_PRECONDITION;
+    wrong += geminid_engine_read_shard(engine_, kA, GEMINID_VALUE, 0, &value, 1, error_) !=
+             GEMINID_FAILED_PRECONDITION;
+    wrong += geminid_engine_health(engine_, error_) != GEMINID_FAILED_PRECONDITION;
+    geminid_engine_free(&engine_);
+    geminid_session_free(&session_);
+    _exit(wrong);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  ASSERT_NO_FATAL_FAILURE(Descend());
 }
 
 TEST_F(ErrorsTest, ErrorOfACallThatWentWell_IsEmpty) {

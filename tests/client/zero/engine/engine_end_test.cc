@@ -1,8 +1,12 @@
 // What the session of an engine that has ended has for the next engine.
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -69,6 +73,40 @@ TEST_F(EngineEndTest, EngineFreedWithABlockBetweenChunks_LeavesTheArenaToTheNext
   ASSERT_TRUE(block.ok()) << block.status();
   rank_.engine.reset();
   ExpectNextEngineTrains();
+}
+
+TEST_F(EngineEndTest, ForkedChild_CannotUseOrHarmTheEngine) {
+  Make(ThreeParameters(), SmallChunks());
+  ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+  std::optional<Operation> open = *engine_().Use(Pass::kForward, std::vector<ParameterId>{kA});
+  const pid_t child = fork();
+  if (child == 0) {
+    std::vector<float> values(8);
+    const absl::Status answers[] = {
+        engine_().health(),
+        engine_().BeginMicroBatch(),
+        engine_().Use(Pass::kForward, std::vector<ParameterId>{kB}).status(),
+        engine_().ReadParameter(kA).status(),
+        engine_().WriteShard(kA, StateKind::kMaster, 0, values),
+        engine_().Step({.learning_rate = 0.1}).status(),
+        engine_().GetStatistics().status(),
+        engine_().Initialize(FillWithOnes),
+        engine_().WaitSnapshot(),
+        open->Finish()};
+    int wrong = open->Weight(kA) != nullptr;
+    for (const absl::Status& answer : answers) wrong += !absl::IsFailedPrecondition(answer);
+    open.reset();
+    rank_.engine.reset();
+    rank_.session.reset();
+    _exit(wrong);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  open.reset();
+  ASSERT_EQ(engine_().CancelMicroBatch(), absl::OkStatus());
+  ASSERT_NO_FATAL_FAILURE(MustStep());
+  EXPECT_LT(First(kA), 1);
 }
 
 // An engine of two ranks, whose first rank ends within a micro-batch. So the second one's fails.

@@ -24,6 +24,7 @@ class Settings {
  public:
   explicit Settings(const ChildProgram& program) {
     posix_spawn_file_actions_init(&actions_);
+    if (program.folder >= 0) posix_spawn_file_actions_addfchdir_np(&actions_, program.folder);
     if (!program.reads_input) {
       posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     }

@@ -23,7 +23,10 @@ struct ChildProgram {
   // "NAME=value"; nullopt: this process's environment.
   std::optional<std::vector<std::string>> environment = std::nullopt;
   std::vector<Gift> gifts{};  // any numbers, also those of other gifts
-  bool reads_input = true;    // false: its standard input is empty
+  // A descriptor of the folder that it starts in; relative paths in `arguments` and `output` are
+  // relative to that. -1: this process's.
+  int folder = -1;
+  bool reads_input = true;  // false: its standard input is empty
   // A file to which its standard output is appended; created for this user alone if it does not
   // exist. Empty: this process's standard output.
   std::string output{};

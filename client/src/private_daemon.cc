@@ -105,7 +105,10 @@ absl::StatusOr<std::string> MakeFolder() {
   const size_t max_parent = kMaxSocketPath - own_name.size() - sizeof "/geminid.sock" + 1;
   std::string tried;
   int error = 0;
-  for (const std::string& parent : parents) {
+  for (const std::string& given : parents) {
+    // This process may change its folder while the daemon lives.
+    std::error_code ignored;
+    const std::string parent = std::filesystem::absolute(given, ignored).string();
     absl::StrAppend(&tried, tried.empty() ? "" : ", ", parent);
     if (parent.size() > max_parent) {
       absl::StrAppend(&tried, " (longer than the ", max_parent, " characters a socket leaves)");
@@ -247,6 +250,9 @@ class PrivateDaemon::Keeper {
   bool StartAgain();
 
   const std::vector<std::string> arguments_;
+  // The folder of this process when it started the daemon. Each daemon starts there, because paths
+  // in its arguments and environment may be relative.
+  const base::UniqueFd folder_{open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
   const std::string log_path_;
   const std::string holder_socket_;
   const absl::Duration timeout_;
@@ -264,6 +270,7 @@ absl::Status PrivateDaemon::Keeper::Launch(int* wait_status) {
   const absl::StatusOr<pid_t> pid = base::StartChild({.arguments = arguments_,
                                                       .environment = EnvironmentForDaemon(),
                                                       .gifts = {{write_end.get(), kReadyFd}},
+                                                      .folder = folder_.get(),
                                                       .reads_input = false,
                                                       .output = log_path_,
                                                       .errors_to_output = true});

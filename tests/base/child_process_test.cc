@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -60,6 +61,13 @@ TEST_F(ChildProcessTest, Environment_IsThisProcessesOrWhatIsGiven) {
                 {.environment = {{"A=there"}}, .output = folder_ / "other"}),
             "there\n");
   ::unsetenv("GEMINID_TEST_CHILD");
+}
+
+TEST_F(ChildProcessTest, Folder_IsThisProcessesOrTheOneGiven) {
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(Run("pwd -P"), here + "\n");
+  const UniqueFd other(::open("/", O_PATH | O_CLOEXEC));
+  EXPECT_EQ(Run("pwd -P", {.folder = other.get(), .output = folder_ / "of another"}), "/\n");
 }
 
 // Whatever numbers they have here: exchanged numbers, and equal ones on both sides.

@@ -15,8 +15,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "geminid/session.h"
+#include "tests/base/temporary_folder.h"
 
 namespace geminid {
 namespace {
@@ -159,6 +162,59 @@ TEST(PrivateDaemon, WhoseFollowerCannotStart_HasAnotherThatKeepsTheSessions) {
   EXPECT_THAT((*daemon)->LogTail(), HasSubstr("gives less than job"));
   EXPECT_TRUE((*session)->Use(chunk->front().id, absl::Seconds(60)).ok());
   std::filesystem::remove(options.binary);
+}
+
+// Sets a variable of the environment, and the folder of this process, until its end.
+class Place {
+ public:
+  Place(const std::string& folder, const char* temporary)
+      : before_(std::filesystem::current_path()) {
+    for (const char* const name : {"XDG_RUNTIME_DIR", "TMPDIR"}) {
+      const char* const value = std::getenv(name);
+      if (value != nullptr) variables_.emplace_back(name, value);
+      unsetenv(name);
+    }
+    setenv("TMPDIR", temporary, 1);
+    std::filesystem::current_path(folder);
+  }
+  ~Place() {
+    std::filesystem::current_path(before_);
+    unsetenv("TMPDIR");
+    for (const auto& [name, value] : variables_) setenv(name.c_str(), value.c_str(), 1);
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+ private:
+  const std::filesystem::path before_;
+  std::vector<std::pair<std::string, std::string>> variables_;
+};
+
+TEST(PrivateDaemon, WithRelativePaths_HasAFollowerThoughTheHostChangedItsFolder) {
+  const base::TemporaryFolder folder;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  std::filesystem::create_symlink(self.parent_path() / "geminid", folder / "daemon");
+  const Place place(folder.path(), ".");
+  PrivateDaemonOptions options = Small();
+  options.binary = "./daemon";
+  std::string of_daemon;
+  {
+    absl::StatusOr<std::unique_ptr<PrivateDaemon>> daemon = PrivateDaemon::Start(options);
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    of_daemon = FolderOf(**daemon);
+    EXPECT_TRUE(std::filesystem::path(of_daemon).is_absolute()) << of_daemon;
+    ConnectOptions connect;
+    connect.socket = (*daemon)->socket();
+    connect.timeout = absl::Seconds(60);
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
+    ASSERT_TRUE(session.ok()) << session.status();
+    std::filesystem::current_path("/");
+    ASSERT_EQ(kill((*daemon)->pid(), SIGKILL), 0);
+    const absl::Status served =
+        (*session)->Allocate({{"a", ChunkKind::kGeneric, 1000, true}}).status();
+    EXPECT_TRUE(served.ok()) << served;
+  }
+  EXPECT_FALSE(std::filesystem::exists(of_daemon));
 }
 
 TEST(PrivateDaemon, MissingBinary_SaysWhatToSet) {

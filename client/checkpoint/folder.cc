@@ -28,6 +28,7 @@ constexpr char kPrefix[] = "step-";
 constexpr char kUnfinished[] = ".unfinished";
 constexpr char kRemoved[] = ".removed";
 constexpr char kReplaced[] = ".replaced";
+constexpr char kKept[] = ".kept";  // not the saver's own, and never removed
 // With so many digits the names of usual steps sort like numbers.
 constexpr size_t kDigits = 9;
 
@@ -48,6 +49,18 @@ absl::Status SyncFolder(const std::string& path) {
   if (!fd.valid()) return SystemError(errno, "open", path);
   if (::fsync(fd.get()) != 0) return SystemError(errno, "sync", path);
   return absl::OkStatus();
+}
+
+bool IsThere(const std::string& path) {
+  std::error_code error;
+  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
+}
+
+// `path`, or with a number after it if that is taken.
+std::string UnusedName(const std::string& path) {
+  std::string unused = path;
+  for (int number = 2; IsThere(unused); ++number) unused = absl::StrCat(path, ".", number);
+  return unused;
 }
 
 absl::Status Rename(const std::string& from, const std::string& to) {
@@ -186,11 +199,13 @@ absl::Status FinishFolder(const std::string& path) {
 
 void AbandonFolder(const std::string& path) { (void)RemoveAll(path + kUnfinished); }
 
-absl::Status FinishStep(const std::string& folder, uint64_t step) {
+absl::Status FinishStep(const std::string& folder, uint64_t step, Older older) {
   const std::string unfinished = Join(folder, UnfinishedNameOfStep(step));
   const std::string finished = Join(folder, NameOfStep(step));
   GEMINID_RETURN_IF_ERROR(SyncFolder(unfinished));
-  if (::access(finished.c_str(), F_OK) == 0) {
+  if (IsThere(finished) && older == Older::kIsKept) {
+    GEMINID_RETURN_IF_ERROR(Rename(finished, UnusedName(finished + kKept)));
+  } else if (IsThere(finished)) {
     // Linux can exchange two folders atomically on most file systems.
     const int exchanged =
         ::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, finished.c_str(), RENAME_EXCHANGE);

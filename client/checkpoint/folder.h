@@ -38,9 +38,11 @@ absl::StatusOr<std::string> BeginFolder(const std::string& path);
 absl::Status FinishFolder(const std::string& path);
 void AbandonFolder(const std::string& path);
 
-// Renames the unfinished checkpoint to its final name, in place of an older one of the same step.
-// Everything in it must be synced. After a crash the old or the new one is there, complete.
-absl::Status FinishStep(const std::string& folder, uint64_t step);
+// Renames the unfinished checkpoint to its final name. If something else has that name, it is
+// removed, or it becomes NAME.kept. Everything in the checkpoint must be synced. After a crash the
+// old or the new one is there, complete.
+enum class Older { kIsRemoved, kIsKept };
+absl::Status FinishStep(const std::string& folder, uint64_t step, Older older);
 
 // Removes the folder that BeginStep created.
 void AbandonStep(const std::string& folder, uint64_t step);

@@ -27,10 +27,6 @@ constexpr size_t kRecordBytesMax = size_t{1} << 20;
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-bool HasRecord(const std::string& checkpoint) {
-  return Exists(absl::StrCat(checkpoint, "/", kRecordName));
-}
-
 bool IsWhole(const std::string& checkpoint) {
   const absl::StatusOr<std::string> text =
       base::ReadFile(absl::StrCat(checkpoint, "/", kRecordName), kRecordBytesMax);
@@ -42,6 +38,10 @@ bool IsWhole(const std::string& checkpoint) {
 }
 
 }  // namespace
+
+bool HasRecord(const std::string& checkpoint) {
+  return Exists(absl::StrCat(checkpoint, "/", kRecordName));
+}
 
 bool IsHealthy(const std::string& checkpoint) {
   const absl::StatusOr<std::string> text =

@@ -8,6 +8,9 @@
 
 namespace geminid::checkpoint {
 
+// Whether the folder is a checkpoint: has a record.
+bool HasRecord(const std::string& checkpoint);
+
 // Whether the checkpoint's record says that it is healthy. True if the record cannot be read:
 // loading that checkpoint then says why.
 bool IsHealthy(const std::string& checkpoint);

@@ -218,7 +218,9 @@ class Saver::Impl {
     GEMINID_RETURN_IF_ERROR(MakeFolder(options_.folder));
     GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> finished, FinishedIn(options_.folder));
     for (const std::string& name : options_.adopts.value_or(finished)) {
-      prunable_.push_back({name, IsHealthy(absl::StrCat(options_.folder, "/", name))});
+      const std::string path = absl::StrCat(options_.folder, "/", name);
+      // A folder of such a name that is no checkpoint is the user's.
+      if (HasRecord(path)) prunable_.push_back({name, IsHealthy(path)});
     }
     return absl::OkStatus();
   }
@@ -258,6 +260,11 @@ class Saver::Impl {
     return !names.empty() && RemovePrunable(names).ok();
   }
 
+  Older OlderOf(const std::string& name) const {
+    return std::ranges::count(prunable_, name, &FinishedCheckpoint::name) > 0 ? Older::kIsRemoved
+                                                                              : Older::kIsKept;
+  }
+
   absl::Status RemovePrunable(const std::vector<std::string>& names) {
     std::erase_if(prunable_, [&](const FinishedCheckpoint& checkpoint) {
       return std::find(names.begin(), names.end(), checkpoint.name) != names.end();
@@ -291,7 +298,9 @@ class Saver::Impl {
     if (status.ok()) status = writing->Finish(communicator_->Rank(), communicator_->WorldSize());
     status = Agree(communicator_.get(), Phase::kWritePart, step, status);
     is_disk_full_ = absl::IsResourceExhausted(status);
-    if (leads() && status.ok()) status = FinishStep(options_.folder, step);
+    if (leads() && status.ok()) {
+      status = FinishStep(options_.folder, step, OlderOf(NameOfStep(step)));
+    }
     if (!status.ok()) {
       GiveUp(step, writing);
     } else if (leads()) {

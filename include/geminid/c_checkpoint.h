@@ -20,7 +20,9 @@ extern "C" {
 // NOLINTBEGIN(readability-identifier-naming): the names of C.
 
 // Saves a checkpoint in `folder` (geminid/checkpoint.h) and waits until it is on the disk. *path,
-// for geminid_free, is its folder; `path` may be NULL. `keep`: how many checkpoints stay; 0: all.
+// for geminid_free, is its folder; `path` may be NULL. `keep`: how many checkpoints stay, of all in
+// `folder`, by step; 0: all. So give each run a folder of its own. A folder without a checkpoint
+// that has the name of the step becomes NAME.kept.
 geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
                                  uint64_t data_position, char** path, geminid_error* error);
 // Loads the newest checkpoint in `folder`, or `folder` itself. `data_position` may be NULL.

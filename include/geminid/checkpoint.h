@@ -55,7 +55,8 @@ struct SaverOptions {
   // is full. The newest healthy one always stays (Health). 0: all.
   uint64_t keep = 2;
   // Names of checkpoints in the folder that may be removed, the first candidates first; the saver's
-  // own ones come after them. Unset: all checkpoints in the folder, by step.
+  // own ones come after them. Unset: all checkpoints in the folder, by step. Anything else that has
+  // the name of a step becomes NAME.kept when that step is saved, and is never removed.
   std::optional<std::vector<std::string>> adopts{};
   uint64_t max_file_bytes = kDefaultFileBytes;  // of tensors; a larger tensor gets its own file
   // Small files to write beside the tensors, by name, such as the model's "config.json".

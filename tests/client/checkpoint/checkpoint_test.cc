@@ -249,6 +249,24 @@ TEST_F(CheckpointTest, ThatTheSaverDoesNotAdopt_AreNotPruned) {
   EXPECT_THAT(Finished(), ::testing::ElementsAre("step-000000001", "step-000000002"));
 }
 
+TEST_F(CheckpointTest, FoldersOfTheUserThatAreCalledLikeSteps_AreNeverRemoved) {
+  for (const std::string name : {"step-000000001", "step-000000002"}) {
+    fs::create_directories(folder_ + "/" + name);
+    std::ofstream(folder_ + "/" + name + "/thesis") << "of the user";
+  }
+  TrainAndSave({0, 2}, /*keep=*/1);
+  EXPECT_THAT(Finished(), ::testing::ElementsAre("step-000000002", "step-000000003"));
+  EXPECT_TRUE(fs::exists(folder_ + "/step-000000001.kept/thesis"));
+  EXPECT_TRUE(fs::exists(folder_ + "/step-000000002/thesis"));
+}
+
+TEST_F(CheckpointTest, CheckpointsOfAnotherRun_AreKeptWhereTheSaverDoesNotAdoptThem) {
+  TrainAndSave({0});
+  MustRun(Saving(run_, {.folder = folder_, .keep = 1, .adopts = std::vector<std::string>()}, {0}));
+  EXPECT_THAT(Finished(), ::testing::ElementsAre("step-000000001"));
+  EXPECT_TRUE(fs::exists(folder_ + "/step-000000001.kept/state.json"));
+}
+
 TEST_F(CheckpointTest, FullDisk_PrunesFirstWhatMayGo) {
   limited_folder = folder_;
   room_for = 2;

@@ -13,8 +13,8 @@ std::string NameRanks(std::span<const int> ranks) {
 absl::Status TimeoutError(const Operation& operation, std::span<const int> absent, int waiting_rank,
                           absl::Duration timeout) {
   return absl::DeadlineExceededError(absl::StrFormat(
-      "%s: %s did not arrive within %s (rank %d waited); see what it is doing, or raise the "
-      "communicator's timeout",
+      "%s: %s did not arrive within %s (rank %d waited); see what it is doing, for all ranks must "
+      "make the same calls in the same order, or raise the communicator's timeout",
       Describe(operation), NameRanks(absent), absl::FormatDuration(timeout), waiting_rank));
 }
 

@@ -132,8 +132,9 @@ class Host {
     const std::string refused =
         refused_.empty() ? "" : absl::StrCat("; refused meanwhile: ", refused_);
     return absl::DeadlineExceededError(absl::StrFormat(
-        "%s of %d did not come to the rendezvous of one host within %s%s", NameRanks(Missing()),
-        members_.size(), absl::FormatDuration(timeout), refused));
+        "%s of %d did not come to the rendezvous of one host within %s; see whether all ranks live "
+        "and make the same calls in the same order%s",
+        NameRanks(Missing()), members_.size(), absl::FormatDuration(timeout), refused));
   }
 
   absl::Status Wait(const base::Deadline& deadline) {
@@ -380,7 +381,8 @@ absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_
     if (meeting.ok() || meeting.status().code() != absl::StatusCode::kUnavailable) return meeting;
     if (deadline.Passed()) {
       return absl::DeadlineExceededError(absl::StrFormat(
-          "rank 0 did not come to the rendezvous of one host within %s (rank %d waited; %s)",
+          "rank 0 did not come to the rendezvous of one host within %s (rank %d waited; %s); see "
+          "whether it lives, and whether all ranks make the same calls in the same order",
           absl::FormatDuration(timeout), rank, std::string(meeting.status().message())));
     }
     if (look) GEMINID_RETURN_IF_ERROR(look());

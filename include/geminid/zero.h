@@ -35,8 +35,10 @@
 //
 // Blocking: Use waits until the parameters are on the device, Step until every gradient of the step
 // is reduced. If nothing happens for Options::timeout, they return DEADLINE_EXCEEDED and say what
-// they waited for. All ranks must make the same calls in the same order. Otherwise they get
-// INVALID_ARGUMENT, which says which rank did what, before any weight changes.
+// they waited for. All ranks must make the same calls in the same order. If ranks use different
+// parameters, or give a call different arguments, they get INVALID_ARGUMENT before any weight
+// changes, which says which rank did what. A rank that makes another call, or none, is waited for
+// like a slow one: DEADLINE_EXCEEDED.
 //
 // Errors: a call that is refused for its arguments or its time (INVALID_ARGUMENT,
 // FAILED_PRECONDITION) changes nothing, and the engine stays usable. After any other error it has

@@ -229,11 +229,18 @@ absl::Status Mover::Await(Lock* lock, const std::function<bool()>& ready, const 
       return absl::DeadlineExceededError(
           absl::StrCat("nothing has happened for ", absl::FormatDuration(timeout()),
                        " while this rank waited for ", what, " (",
-                       shm::Name(static_cast<shm::StallCause>(stalled_by)),
-                       "); see whether the daemon and the device still answer"));
+                       shm::Name(static_cast<shm::StallCause>(stalled_by)), "); ", WhereToLook()));
     }
   }
   return status_;
+}
+
+// What a person looks at after nothing has happened.
+std::string Mover::WhereToLook() const {
+  const bool is_alone = context_.communicator->WorldSize() == 1;
+  return absl::StrCat("see whether ",
+                      is_alone ? "" : "all other ranks make the same calls in the same order, and ",
+                      "the daemon and the device still answer");
 }
 
 absl::Status Mover::WaitResident(uint32_t chunk) {

@@ -176,6 +176,7 @@ class Mover {
   absl::Status Reserve(uint64_t before, uint64_t bytes);
   absl::Status Await(Lock* lock, const std::function<bool()>& ready, const std::string& what,
                      const std::function<StallCause()>& cause);
+  std::string WhereToLook() const;
   void Loop();
   absl::Status CarryOut(const Task& task);
   StallCause CauseOfWait(uint32_t chunk) const;

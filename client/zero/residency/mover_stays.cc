@@ -171,7 +171,7 @@ void Mover::Rest(Lock* lock) {
   status_.Update(absl::DeadlineExceededError(
       absl::StrCat("nothing has happened for ", absl::FormatDuration(timeout()),
                    " while a stream of this rank waited for ", context_.names(stays_.FirstGate()),
-                   "; see whether the daemon and the device still answer")));
+                   "; ", WhereToLook())));
   OpenGates();
 }
 

@@ -191,6 +191,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
   const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
   GEMINID_ASSIGN_OR_RETURN(const Restarts restarts, RestartsFrom(environment));
+  GEMINID_ASSIGN_OR_RETURN(HostSpread spread, HostSpread::From(environment));
   GEMINID_RETURN_IF_ERROR(base::ProbeThreads(kOwnThreads));
   GEMINID_ASSIGN_OR_RETURN(around->signals, WatchSignals(options, info, restarts));
   GEMINID_ASSIGN_OR_RETURN(around->daemon, FindDaemon(options, info, info.world_size));
@@ -209,6 +210,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
       .run_memory = IsLaunched() ? RunMemory::From(environment) : RunMemory(),
       .is_launched = IsLaunched(),
       .handover = IsLaunched() ? HandoverMemory::From(environment) : nullptr,
+      .spread = IsLaunched() ? std::move(spread) : HostSpread(),
       .check_ranks = [&options](int ranks) { return CheckShares(options, ranks); },
       .socket = around->daemon.socket,
       .write_stderr = WriteStderr,
@@ -315,6 +317,7 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
     RunOnHosts others;
     others.remote_shell = options.remote_shell;
     others.host_timeout = options.host_timeout;
+    others.most_ranks = MostRanksOf(options, 1);
     launch.reach = ReachByShell(others, arguments);
     launch.check_here = [&](const MoveRequest& move) {
       return CheckRoomFor(options, move, daemon.socket);
@@ -380,19 +383,22 @@ absl::StatusOr<int> TrainOnHosts(const TrainOptions& options,
                           .remote_shell = options.remote_shell,
                           .host_timeout = options.host_timeout,
                           .ranks = options.ranks.value_or(SlotsOf(options.hosts)),
+                          .most_ranks = options.max_ranks.value_or(0),
                           .resume = options.resume};
   GEMINID_RETURN_IF_ERROR(CheckShares(options, run.ranks));
+  GEMINID_RETURN_IF_ERROR(CheckRankLimits(options, run.ranks));
   LaunchOptions launch = LaunchOf(options, /*trains=*/true, arguments);
   return LaunchOnHosts(run, arguments, std::move(launch),
                        [&](int ranks) { return CheckShares(options, ranks).ok(); });
 }
 
-// Checks for a run that is to come to this host what its first rank would need here.
+// Checks for a run that is to come to this host what its first rank would need here, or for ranks
+// that join it what they do.
 absl::Status CheckFiles(TrainOptions options, const MoveRequest& move) {
   options.progress = ProgressMode::kNone;
   GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<TokenSource> data, OpenAndCheckData(options, {}));
   GEMINID_RETURN_IF_ERROR(CheckSameData(move, *data));
-  return CheckOutputs(options, /*exports=*/false);
+  return move.host.empty() ? absl::OkStatus() : CheckOutputs(options, /*exports=*/false);
 }
 
 // Standard input and output belong to the connection to the other end.
@@ -411,10 +417,8 @@ absl::StatusOr<int> RunAsHost() {
     job = line.options->job;
     HostReady ready;
     if (task.move) GEMINID_RETURN_IF_ERROR(CheckFiles(*line.options, *task.move));
-    const bool has_all = task.ranks == task.ranks_here;
-    const int most = has_all ? MostRanksOf(*line.options, task.ranks) : task.ranks;
-    GEMINID_ASSIGN_OR_RETURN(daemon,
-                             ChooseDaemon(*line.options, most, has_all ? most : task.ranks_here));
+    const int most = std::max(task.ranks, task.ranks_here);
+    GEMINID_ASSIGN_OR_RETURN(daemon, ChooseDaemon(*line.options, most, task.ranks_here));
     ready.environment = {{kSocketVariable, daemon.socket}};
     if (daemon.own != nullptr) ready.environment.emplace_back(kOwnDaemonVariable, "1");
     if (!task.move) return ready;

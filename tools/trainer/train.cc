@@ -40,6 +40,7 @@
 #include "training/run/run_rank.h"
 #include "training/run/run_reporter.h"
 #include "training/run/step_trainer.h"
+#include "training/scaling/earlier_ranks.h"
 #include "training/scaling/scaling.h"
 #include "training/settings/accumulate_range.h"
 #include "training/settings/device_need.h"

@@ -86,6 +86,7 @@ struct HandoverMemory::Record {
     int32_t ranks;  // 0: the list ends here
     double sequence_seconds;
   } timed[kNumbersTimed];
+  uint64_t held_bytes;  // of the state's bytes those that have pages
 };
 
 HandoverMemory::HandoverMemory(base::UniqueFd fd, base::UniqueFd wake, base::Mapping record)
@@ -141,11 +142,10 @@ std::optional<Handover> HandoverMemory::complete() const {
 
 uint64_t HandoverMemory::untold_request() const { return record().untold.load(); }
 
-// Writes the record's fields, except the numbers of the handover and of its request.
+// Of the record but for its numbers and sizes.
 void HandoverMemory::Note(const Handover& handover) {
   Record& is = record();
   is.step = handover.step;
-  is.bytes = handover.bytes;
   is.began_ns = absl::ToUnixNanos(handover.began);
   is.ranks_before = handover.ranks_before;
   is.ranks_after = handover.ranks_after;
@@ -154,28 +154,59 @@ void HandoverMemory::Note(const Handover& handover) {
   Put(handover.words, is.words);
 }
 
+uint64_t HandoverMemory::NextNumber() const { return record().last + 1; }
+
+uint64_t HandoverMemory::mapped_bytes() const { return record().bytes; }
+
+uint64_t HandoverMemory::held_bytes() const { return record().held_bytes; }
+
 absl::Status HandoverMemory::Begin(Handover handover, uint64_t available_bytes) {
+  handover.number = NextNumber();
+  return BeginParts(handover, {{.offset = 0, .bytes = handover.bytes}}, available_bytes);
+}
+
+absl::Status HandoverMemory::BeginParts(const Handover& handover,
+                                        const std::vector<StatePart>& parts,
+                                        uint64_t available_bytes) {
   record().untold.store(handover.request);
-  if (const absl::Status made = MakePages(handover.bytes, available_bytes); !made.ok()) {
+  if (const absl::Status made = MakePages(handover.bytes, parts, available_bytes); !made.ok()) {
     return absl::Status(made.code(), absl::StrCat(std::string(made.message()),
                                                   "; free memory, or save a checkpoint and resume "
                                                   "it with ",
                                                   handover.ranks_after, " ranks"));
   }
   Record& is = record();
-  is.last += 1;
+  is.last = handover.number;
   is.request = handover.request;
   Note(handover);
   return absl::OkStatus();
 }
 
+void HandoverMemory::Adopt(const std::optional<Handover>& handover) {
+  Record& is = record();
+  if (!handover.has_value()) {
+    if (is.complete.load() == 0) return;
+    // The store comes last: ranks begin to leave other state here once it is made.
+    is.bytes = is.held_bytes = 0;
+    (void)!ftruncate(fd_.get(), kRecordBytes);
+    is.complete.store(0, std::memory_order_release);
+    return;
+  }
+  if (is.complete.load() == handover->number) return;
+  if (is.last != handover->number) Release();
+  is.last = handover->number;
+  is.request = 0;
+  Note(*handover);
+  Complete();
+}
+
 absl::Status HandoverMemory::Reserve(uint64_t bytes, uint64_t available_bytes) {
-  return MakePages(bytes, available_bytes);
+  return MakePages(bytes, {{.offset = 0, .bytes = bytes}}, available_bytes);
 }
 
 absl::Status HandoverMemory::Arrive(const Handover& handover, uint64_t available_bytes) {
   if (record().bytes != handover.bytes) {
-    GEMINID_RETURN_IF_ERROR(MakePages(handover.bytes, available_bytes));
+    GEMINID_RETURN_IF_ERROR(Reserve(handover.bytes, available_bytes));
   }
   record().complete.store(0);
   record().untold.store(0);  // the host where the request was made tells its outcome
@@ -187,21 +218,32 @@ absl::Status HandoverMemory::Arrive(const Handover& handover, uint64_t available
   return absl::OkStatus();
 }
 
-// Discards any earlier state.
-absl::Status HandoverMemory::MakePages(uint64_t bytes, uint64_t available_bytes) {
+// Whatever was there is gone.
+absl::Status HandoverMemory::MakePages(uint64_t bytes, const std::vector<StatePart>& parts,
+                                       uint64_t available_bytes) {
   Release();
+  uint64_t held = 0;
+  for (const StatePart& part : parts) held += part.bytes;
   const auto too_much = [&](const std::string& why) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the state of the run needs ", base::FormatBytes(bytes),
+        absl::StrCat("the state of the run needs ", base::FormatBytes(held),
                      " of shared memory while it is handed over, and ", why));
   };
-  if (bytes > available_bytes) {
+  if (held > available_bytes) {
     return too_much(absl::StrCat("this machine has ", base::FormatBytes(available_bytes), " left"));
   }
-  const auto whole = static_cast<off_t>(kRecordBytes + bytes);
-  // Allocates the pages now, because a missing page would raise SIGBUS later.
-  if (base::RetryOnEintr([&] { return fallocate(fd_.get(), 0, 0, whole); }) == 0) {
+  const int fd = fd_.get();
+  int failed = ftruncate(fd, static_cast<off_t>(kRecordBytes + bytes));
+  // With their pages: a page that is missing later would be a SIGBUS.
+  for (const StatePart& part : parts) {
+    if (failed != 0 || part.bytes == 0) continue;
+    const auto begin = static_cast<off_t>(kRecordBytes + part.offset);
+    failed =
+        base::RetryOnEintr([&] { return fallocate(fd, 0, begin, static_cast<off_t>(part.bytes)); });
+  }
+  if (failed == 0) {
     record().bytes = bytes;
+    record().held_bytes = held;
     return absl::OkStatus();
   }
   const int error = errno;
@@ -232,8 +274,8 @@ void HandoverMemory::NoteTold() { record().untold.store(0); }
 
 void HandoverMemory::Release() {
   record().complete.store(0, std::memory_order_release);
-  record().bytes = 0;
-  // If this fails, the memory is freed when the launcher ends.
+  record().bytes = record().held_bytes = 0;
+  // Should it fail, the memory goes with the launcher.
   (void)!ftruncate(fd_.get(), kRecordBytes);
   Wake();
 }

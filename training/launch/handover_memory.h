@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,7 +33,13 @@ inline constexpr char kHandoverVariable[] = "GEMINID_HANDOVER_FD";
 // The same for the descriptor through which a rank wakes the process that started it.
 inline constexpr char kHandoverWakeVariable[] = "GEMINID_HANDOVER_WAKE_FD";
 
-// The facts of one handover.
+// Bytes of a state, from `offset`.
+struct StatePart {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// What is handed over.
 struct Handover {
   uint64_t number = 0;   // of this handover in the run, from 1
   uint64_t request = 0;  // the daemon's number for the request; 0: no request, a rank died
@@ -84,13 +91,26 @@ class HandoverMemory {
   // RESOURCE_EXHAUSTED if the bytes are more than `available_bytes`, the memory that the system has
   // left: the system would kill processes to find more.
   absl::Status Begin(Handover handover, uint64_t available_bytes);
-  // Maps the state's bytes. All ranks call this.
+  // The same of a run over several hosts: only `parts` of the state come here. All hosts take the
+  // first one's NextNumber().
+  absl::Status BeginParts(const Handover& handover, const std::vector<StatePart>& parts,
+                          uint64_t available_bytes);
+  uint64_t NextNumber() const;
+  // Of the state, as Begin or BeginParts has made room for it here; 0: nothing is here.
+  uint64_t mapped_bytes() const;
+  uint64_t held_bytes() const;  // of them those with pages
+  // All ranks: the state's bytes.
   absl::StatusOr<base::Mapping> Map(uint64_t bytes) const;
   static std::span<std::byte> StateIn(const base::Mapping& mapping);
   void Complete();
   void NoteTold();
   // Frees the memory of state that is not needed any more.
   void Release();
+
+  // By whoever starts the ranks of a host that is not the run's first: the state of that number is
+  // whole, over all hosts. What ranks have left here is part of it if it has that number, else it
+  // goes. Nothing: a state that was adopted goes; what ranks are leaving now stays.
+  void Adopt(const std::optional<Handover>& handover);
 
   // --- a run that goes to another host ---
 
@@ -127,7 +147,8 @@ class HandoverMemory {
   HandoverMemory(base::UniqueFd fd, base::UniqueFd wake, base::Mapping record);
   Record& record() const;
   void Note(const Handover& handover);
-  absl::Status MakePages(uint64_t bytes, uint64_t available_bytes);
+  absl::Status MakePages(uint64_t bytes, const std::vector<StatePart>& parts,
+                         uint64_t available_bytes);
   void Wake() const;
 
   base::UniqueFd fd_;

@@ -138,7 +138,7 @@ class HostAgent {
     return absl::OkStatus();
   }
 
-  // Handles the frames of a run whose ranks are all here, or move here.
+  // That ranks hand over.
   absl::Status HandleState(const HostFrame& frame) {
     FieldReader fields(frame);
     switch (frame.type) {
@@ -153,6 +153,12 @@ class HostAgent {
         GEMINID_ASSIGN_OR_RETURN(const std::optional<Handover> handover,
                                  HandoverFrom(frame.fields, base::MonotonicNow()));
         if (handover.has_value()) host_->BeginToReceive(*handover);
+        break;
+      }
+      case HostFrameType::kAdopt: {
+        GEMINID_ASSIGN_OR_RETURN(const std::optional<Handover> handover,
+                                 HandoverFrom(frame.fields, base::MonotonicNow()));
+        host_->Adopt(handover);
         break;
       }
       case HostFrameType::kPiece: {
@@ -202,7 +208,7 @@ class HostAgent {
     GEMINID_ASSIGN_OR_RETURN(HostReady ready, options_.prepare(task));
     auto host =
         std::make_unique<LocalHost>(options_.program, std::move(ready.environment), signal_mask_);
-    if (task.ranks == task.ranks_here) GEMINID_RETURN_IF_ERROR(host->MakeHandover(ready.share));
+    GEMINID_RETURN_IF_ERROR(host->MakeHandover(ready.share));
     if (task.move) GEMINID_RETURN_IF_ERROR(host->Reserve(task.move->state_bytes));
     host->SetTell(options_.tell);
     host_ = std::move(host);
@@ -218,6 +224,7 @@ class HostAgent {
       FieldReader fields(frame);
       RankStart start;
       GEMINID_ASSIGN_OR_RETURN(start.rank, fields.Number());
+      GEMINID_ASSIGN_OR_RETURN(start.ranks, fields.Number());
       GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> variables, fields.List());
       for (const std::string& entry : variables) start.environment.push_back(Split(entry));
       start.arguments = fields.Rest();

@@ -22,9 +22,9 @@ inline constexpr absl::Duration kBeatInterval = absl::Milliseconds(100);
 // What the host must be ready for.
 struct HostTask {
   std::vector<std::string> arguments{};
-  int ranks = 1;  // of the whole run
-  int ranks_here = 1;
-  std::optional<MoveRequest> move = std::nullopt;  // if the run moves here
+  int ranks = 1;                                   // of the run
+  int ranks_here = 1;                              // that may come here
+  std::optional<MoveRequest> move = std::nullopt;  // of a run that is to go on here
 };
 struct HostReady {
   Variables environment{};                         // added to the environment of the ranks

@@ -35,15 +35,17 @@ std::string GreetingOf(const ProgramVersion& version);
 std::optional<ProgramVersion> ParseGreeting(const std::string& line);
 
 enum class HostFrameType : uint8_t {
-  // To the agent. A list is its length followed by its items.
-  kPrepare = 1,  // ranks of the run, ranks here, milliseconds of silence, folder, list of
-                 // NAME=value, list of a MoveRequest's texts if the run moves here, arguments ...
-  kStart,        // rank, list of NAME=value, arguments ...; no fields: start all ranks named before
+  // To the agent. A list is its length and its items.
+  kPrepare = 1,  // ranks of the run, of them here, milliseconds of silence, folder, list of
+                 // NAME=value, list of a MoveRequest's texts if the run is to come, arguments ...
+  kStart,        // rank, ranks of the run, list of NAME=value, arguments ...; without fields: those
+                 // before now start
   kSignal,       // signal, to all ranks
-  kFetch,        // number of further pieces of state that may come; "anew": from the state's begin
-  kReceive,      // a Handover's texts; the pieces of its state follow
-  kAnswer,       // request, status code, message: the answer to the ranks' request
-  kTell,         // request, state, message: an outcome for the host's daemon
+  kFetch,        // how many pieces more of the state may come, "anew" from its begin
+  kReceive,      // a Handover's texts: its pieces come
+  kAnswer,       // request, status code, message: to what the ranks want
+  kTell,         // request, state, message: for the host's daemon
+  kAdopt,        // a Handover's texts: the next ranks begin with it; without fields: with none
   // From the agent.
   kReady,     // after kPrepare
   kRefused,   // instead of kReady: status code, message. After kStart: a rank could not be started

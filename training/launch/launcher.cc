@@ -65,9 +65,7 @@ Variables EnvironmentOf(const LaunchOptions& options, const Start& start) {
   if (!restarts.jobs_before.empty()) {
     added.emplace_back(kJobsBeforeVariable, absl::StrJoin(restarts.jobs_before, ","));
   }
-  added.insert(added.end(), {{"WORLD_SIZE", absl::StrCat(start.ranks)},
-                             {"MASTER_ADDR", options.master_address},
-                             {"GEMINID_JOB_ID", start.job_id}});
+  added.emplace_back("GEMINID_JOB_ID", start.job_id);
   return added;
 }
 
@@ -129,37 +127,30 @@ bool IsPassing(const RankState& rank) {
 // One start of all ranks.
 class Launcher {
  public:
-  // `place` is the host of all ranks; null: they are at options.places.
+  // `place` is where all ranks are.
   Launcher(const LaunchOptions& options, int signal_fd, const trainer::Start& start,
            RunPlace* place)
       : options_(options), signal_fd_(signal_fd), start_(start), place_(place) {}
 
   absl::Status Start() {
-    if (place_ != nullptr) {
-      PollUntil([&] { return !place_->waits() || at_once_; }, absl::InfiniteFuture());
-      if (at_once_) return absl::CancelledError("the run was ended at once");
-      GEMINID_RETURN_IF_ERROR(place_->status());
+    PollUntil([&] { return !place_->waits() || at_once_; }, absl::InfiniteFuture());
+    if (at_once_) return absl::CancelledError("the run was ended at once");
+    GEMINID_RETURN_IF_ERROR(place_->status());
+    RankHost* const host = place_->host();
+    Variables environment = EnvironmentOf(options_, start_);
+    environment.emplace_back("MASTER_ADDR", host->AddressOfFirst(start_.ranks));
+    std::vector<RankStart> starts;
+    for (int rank = 0; rank < start_.ranks; ++rank) {
+      starts.push_back({.rank = rank,
+                        .ranks = start_.ranks,
+                        .arguments = {RankName(rank)},
+                        .environment = environment});
+      std::vector<std::string>& words = starts.back().arguments;
+      words.insert(words.end(), options_.arguments.begin(), options_.arguments.end());
     }
-    places_ = options_.places;
-    if (place_ != nullptr) places_ = {{place_->host(), start_.ranks}};
-    const Variables environment = EnvironmentOf(options_, start_);
-    int rank = 0;
-    for (const LaunchOptions::Place& place : places_) {
-      std::vector<RankStart> starts;
-      for (int local = 0; local < place.ranks; ++local, ++rank) {
-        RankStart start{.rank = rank, .arguments = {RankName(rank)}, .environment = environment};
-        start.arguments.insert(start.arguments.end(), options_.arguments.begin(),
-                               options_.arguments.end());
-        start.environment.insert(start.environment.end(),
-                                 {{"RANK", absl::StrCat(rank)},
-                                  {"LOCAL_RANK", absl::StrCat(local)},
-                                  {"LOCAL_WORLD_SIZE", absl::StrCat(place.ranks)}});
-        starts.push_back(std::move(start));
-      }
-      GEMINID_RETURN_IF_ERROR(place.host->Start(starts));
-      const std::vector<RankState*> started = place.host->ranks();
-      ranks_.insert(ranks_.end(), started.begin(), started.end());
-    }
+    GEMINID_RETURN_IF_ERROR(host->Start(starts));
+    host_ = host;
+    ranks_ = host->ranks();
     return absl::OkStatus();
   }
 
@@ -203,7 +194,7 @@ class Launcher {
     }
     // A user who ends the run at once, or the job in the daemon, wants no further start.
     const bool on_request = FindOnRequest() != nullptr;
-    if (place_ != nullptr && !at_once_ && !on_request) end.handover = place_->host()->handover();
+    if (!at_once_ && !on_request) end.handover = place_->host()->handover();
     return end;
   }
 
@@ -212,7 +203,7 @@ class Launcher {
   StartEnd EndOfNoStart(const absl::Status& why) const {
     StartEnd end = {.failed = true, .signal = policy_.first(), .failed_at = base::MonotonicNow()};
     end.why = absl::StrCat("not all ranks could be started: ", std::string(why.message()));
-    if (place_ != nullptr && !at_once_) end.handover = place_->host()->handover();
+    if (!at_once_) end.handover = place_->host()->handover();
     return end;
   }
 
@@ -313,14 +304,12 @@ class Launcher {
     constexpr absl::Duration kLongest = absl::Hours(1);
     std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
     absl::Time until = base::MonotonicNow() + std::min(at_most, kLongest);
-    for (const LaunchOptions::Place& place : places_) {
-      place.host->AddTo(&fds);
-      until = std::min(until, place.host->look_by());
+    if (host_ != nullptr) {
+      host_->AddTo(&fds);
+      until = std::min(until, host_->look_by());
     }
-    if (place_ != nullptr) {
-      place_->AddTo(&fds);
-      until = std::min(until, place_->look_by());
-    }
+    place_->AddTo(&fds);
+    until = std::min(until, place_->look_by());
     const absl::Duration wait = std::max(absl::ZeroDuration(), until - base::MonotonicNow());
     const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(wait)) + 1;
     if (poll(fds.data(), fds.size(), milliseconds) < 0) return;
@@ -333,8 +322,8 @@ class Launcher {
     for (RankState* rank : ranks_) {
       if (rank->running()) ran.push_back(rank);
     }
-    for (const LaunchOptions::Place& place : places_) place.host->Look(base::MonotonicNow());
-    if (place_ != nullptr) place_->Look();
+    if (host_ != nullptr) host_->Look(base::MonotonicNow());
+    place_->Look();
     for (RankState* rank : ranks_) {
       const std::string words = rank->TakeNewWords();
       if (rank->rank() == 0 && !words.empty()) options_.write_stderr(words);
@@ -349,9 +338,7 @@ class Launcher {
     return agreed_end_ > base::kExitSignalBase ? agreed_end_ - base::kExitSignalBase : 0;
   }
 
-  void SignalAll(int signal) {
-    for (const LaunchOptions::Place& place : places_) place.host->Signal(signal);
-  }
+  void SignalAll(int signal) { host_->Signal(signal); }
 
   void NoteEnd(const RankState& rank) {
     if (!rank.lost()) {
@@ -402,7 +389,7 @@ class Launcher {
   const int signal_fd_;
   const trainer::Start& start_;
   RunPlace* const place_;
-  std::vector<LaunchOptions::Place> places_;  // empty until the ranks were started
+  RankHost* host_ = nullptr;  // of the ranks, once they were started
   absl::Time failed_at_;
   std::vector<RankState*> ranks_;              // of all hosts
   std::vector<const RankState*> ended_badly_;  // before Stop() told them to, in order
@@ -423,7 +410,7 @@ std::shared_ptr<RankHost> Borrowed(RankHost* host) {
 absl::StatusOr<std::shared_ptr<RankHost>> ReachHost(const LaunchOptions& options, LocalHost* here,
                                                     const RunPlace& place,
                                                     const MoveRequest& wanted) {
-  if (!options.places.empty() || !IsThisHost(wanted.host)) return options.reach(wanted);
+  if (options.host != nullptr || !IsThisHost(wanted.host)) return options.reach(wanted);
   if (place.host() == here) return absl::FailedPreconditionError("the run is at this host already");
   if (options.check_here) GEMINID_RETURN_IF_ERROR(options.check_here(wanted));
   GEMINID_RETURN_IF_ERROR(here->Reserve(wanted.state_bytes));
@@ -432,7 +419,7 @@ absl::StatusOr<std::shared_ptr<RankHost>> ReachHost(const LaunchOptions& options
 
 }  // namespace
 
-absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
+absl::StatusOr<int> Launch(const LaunchOptions& options, LaunchedSoFar* so_far) {
   const sigset_t forwarded = WatchedSignals();
   sigset_t before;
   sigprocmask(SIG_BLOCK, &forwarded, &before);
@@ -442,24 +429,20 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
   const absl::Cleanup close_fd = [&] { close(signal_fd); };
   LocalHost here(options.program, options.environment_here, before);
   here.SetTell(options.tell_here);
-  const bool is_here = options.places.empty();
-  bool hands_over = options.hands_over && options.places.size() == 1;
-  if (is_here && options.hands_over) {
+  bool hands_over = options.hands_over;
+  if (options.host == nullptr && hands_over) {
     const absl::Status made = here.MakeHandover(options.share);
     if (!made.ok() && (options.min_ranks > 0 || options.share)) return made;
     hands_over = made.ok();
   }
-  std::unique_ptr<RunPlace> place;  // null: the ranks are on several hosts
-  if (options.places.size() <= 1) {
-    RunPlace::Options moves = {.say = options.write_stderr};
-    if (options.reach && hands_over) {
-      moves.reach = [&](const MoveRequest& wanted) {
-        return ReachHost(options, &here, *place, wanted);
-      };
-    }
-    place = std::make_unique<RunPlace>(Borrowed(is_here ? &here : options.places.front().host),
-                                       std::move(moves));
+  RunPlace::Options moves = {.say = options.write_stderr};
+  std::optional<RunPlace> place;
+  if (options.reach && hands_over) {
+    moves.reach = [&](const MoveRequest& wanted) {
+      return ReachHost(options, &here, *place, wanted);
+    };
   }
+  place.emplace(options.host != nullptr ? options.host : Borrowed(&here), std::move(moves));
   Course course({.ranks = options.ranks,
                  .restarts = options.restarts,
                  .restarts_made = options.restarts_made,
@@ -469,11 +452,11 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
   std::string why;  // why the last start failed; empty: it did not
   for (;;) {
     const Start start = course.start();
-    if (place != nullptr) place->GoTo(start.host, why);
-    Launcher launcher(options, signal_fd, start, place.get());
+    place->GoTo(start.host, why);
+    Launcher launcher(options, signal_fd, start, &*place);
     const absl::Status started = launcher.Start();
     if (started.ok()) launcher.Run();
-    if (restarts_made != nullptr) *restarts_made = start.restarts.count;
+    if (so_far != nullptr) *so_far = {start.restarts.count, start.ranks};
     const StartEnd end = started.ok() ? launcher.End() : launcher.EndOfNoStart(started);
     const std::optional<std::string> again = course.After(end);
     const bool is_left = !again.has_value() || course.start().job_id != start.job_id;

@@ -21,19 +21,13 @@ struct MoveOutcome;  // rank_host.h
 struct MoveRequest;  // handover_memory.h
 
 struct LaunchOptions {
-  // Places follow each other in the order of ranks. Other hosts reach rank 0's at `master_address`.
-  struct Place {
-    RankHost* host = nullptr;
-    int ranks = 1;
-  };
-  std::vector<Place> places{};  // empty: all ranks are on this host
-  std::string master_address = "127.0.0.1";
+  std::shared_ptr<RankHost> host = nullptr;  // that all ranks begin on; null: this one
   int ranks = 1;
-  int restarts = 0;       // how often all ranks may be started again after a failure
-  int restarts_made = 0;  // restarts that launches on other hosts made for this run
-  // Ranks of this host can hand their state over to another number of ranks (Restarts). After a
-  // death without a restart left, the run goes on with fewer ranks, but at least `min_ranks`. 0:
-  // the run ends. `fits` says which numbers the mesh and the batch allow; null: all numbers.
+  int restarts = 0;       // how often all ranks are started again after one has failed
+  int restarts_made = 0;  // of those, by launches of this run on other hosts
+  // Ranks can hand their state over to another number of ranks (Restarts). After a death for which
+  // there is no restart the run goes on with fewer, but at least with `min_ranks`; 0: it ends.
+  // `fits` says which numbers mesh and batch allow; null: any.
   bool hands_over = false;
   int min_ranks = 0;
   // Set: the daemon may change the number of ranks by itself. Needs hands_over.
@@ -43,8 +37,8 @@ struct LaunchOptions {
   std::vector<std::string> arguments;                              // without the program's name
   std::vector<std::pair<std::string, std::string>> environment{};  // added to the host's
   std::vector<std::pair<std::string, std::string>> environment_here{};  // on this host alone
-  // For a run whose ranks are on one host and which hands_over: `reach` begins to make another host
-  // ready for the run. Destroying the host ends this. Null: the run cannot move.
+  // A run that hands_over may go on at another host: `reach` begins to make that host ready, whose
+  // destruction ends it. Null: it stays.
   std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> reach{};
   // For a run that returns to this host: says whether it has room. Null: there is room.
   std::function<absl::Status(const MoveRequest&)> check_here{};
@@ -96,11 +90,14 @@ struct LaunchOptions {
 // do not come to their second step, the run goes back to the old host, which still has the state. A
 // host that is lost later ends the run.
 //
-// `restarts_made` gets the number of restarts, including options.restarts_made.
+// `so_far` gets how far the run has come.
 //
-// Blocks. Call this from the main thread before other threads exist, because it blocks those
-// signals.
-absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made = nullptr);
+// Blocks. Call it from the main thread, before other threads exist: it blocks those signals.
+struct LaunchedSoFar {
+  int restarts_made = 0;  // with those before
+  int ranks = 0;          // of the last start
+};
+absl::StatusOr<int> Launch(const LaunchOptions& options, LaunchedSoFar* so_far = nullptr);
 
 // Whether Launch started this process as a rank, and that launcher is still alive.
 bool IsLaunched();

@@ -63,8 +63,9 @@ absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
   return started;
 }
 
-// The noted mesh is for one number of ranks. The state of ranks from another host includes a mesh.
-absl::Status LocalHost::MakeRunMemoryFor(size_t ranks) {
+// The noted mesh is for one number of ranks. Ranks that come from another host bring it with their
+// state.
+absl::Status LocalHost::MakeRunMemoryFor(int ranks) {
   if (!run_memory_.valid()) {
     GEMINID_ASSIGN_OR_RETURN(run_memory_, MakeRunMemory());
   }
@@ -76,12 +77,17 @@ absl::Status LocalHost::MakeRunMemoryFor(size_t ranks) {
 }
 
 absl::Status LocalHost::StartRanks(const std::vector<RankStart>& starts) {
-  GEMINID_RETURN_IF_ERROR(MakeRunMemoryFor(starts.size()));
+  if (starts.empty()) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(MakeRunMemoryFor(starts.front().ranks));
   const sigset_t mask = MaskOfRanks();
   processes_.reserve(starts.size());
   for (const RankStart& start : starts) {
     Variables added = environment_;
     added.insert(added.end(), start.environment.begin(), start.environment.end());
+    added.insert(added.end(), {{"RANK", absl::StrCat(start.rank)},
+                               {"WORLD_SIZE", absl::StrCat(start.ranks)},
+                               {"LOCAL_RANK", absl::StrCat(processes_.size())},
+                               {"LOCAL_WORLD_SIZE", absl::StrCat(starts.size())}});
     added.emplace_back(kStartedAtVariable, absl::StrCat(absl::ToUnixNanos(base::MonotonicNow())));
     added.emplace_back(kLauncherVariable, absl::StrCat(getpid()));
     added.emplace_back(kRunMemoryVariable, absl::StrCat(run_memory_.get()));
@@ -149,6 +155,10 @@ void LocalHost::Leave() {
 
 std::optional<Handover> LocalHost::handover() const {
   return handover_ == nullptr ? std::nullopt : handover_->complete();
+}
+
+void LocalHost::Adopt(const std::optional<Handover>& handover) {
+  if (handover_ != nullptr) handover_->Adopt(handover);
 }
 
 std::optional<MoveRequest> LocalHost::wanted() const {

@@ -42,6 +42,7 @@ class LocalHost final : public RankHost {
   void Leave() override;
 
   std::optional<Handover> handover() const override;
+  void Adopt(const std::optional<Handover>& handover) override;
   std::optional<MoveRequest> wanted() const override;
   void Answer(uint64_t request, const absl::Status& status) override;
   void Tell(const MoveOutcome& outcome) override;
@@ -62,15 +63,15 @@ class LocalHost final : public RankHost {
 
  private:
   absl::Status StartRanks(const std::vector<RankStart>& starts);
-  absl::Status MakeRunMemoryFor(size_t ranks);
+  absl::Status MakeRunMemoryFor(int ranks);
   sigset_t MaskOfRanks() const;
 
   const std::string program_;
   const Variables environment_;
   const sigset_t signal_mask_;
-  base::UniqueFd run_memory_;                 // of all starts; valid from the first start on
-  size_t run_memory_ranks_ = 0;               // the number of ranks that the noted mesh is for
-  std::unique_ptr<HandoverMemory> handover_;  // null: ranks cannot hand over state
+  base::UniqueFd run_memory_;                 // of all starts; once there was one
+  int run_memory_ranks_ = 0;                  // the number of ranks that its mesh is for
+  std::unique_ptr<HandoverMemory> handover_;  // null: state is not handed over
   std::vector<RankProcess> processes_;
   std::function<void(const MoveOutcome&)> tell_;
   std::optional<StateReader> reader_;  // of state that leaves this host

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -20,6 +21,7 @@
 #include "base/status_macros.h"
 #include "training/launch/host_file.h"
 #include "training/launch/host_frames.h"
+#include "training/launch/host_list.h"
 #include "training/launch/host_name.h"
 #include "training/launch/remote_host.h"
 
@@ -77,36 +79,60 @@ sigset_t HoldBackStops() {
   return before;
 }
 
-// `lost` gets the hosts that were lost. `launch` gets the number of restarts.
-absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHostOptions& all,
-                               LaunchOptions& launch, std::set<std::string>* lost) {
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<HostSlots> slots, TakeSlots(on, launch.ranks));
-  std::vector<std::unique_ptr<RemoteHost>> hosts;
-  std::vector<RemoteHost*> pointers;
-  LaunchOptions placed = launch;
-  for (const HostSlots& host : slots) {
+// An agent on the host that `options` name, which hears all the time that this process is there.
+absl::StatusOr<std::shared_ptr<RankHost>> StartAgent(RemoteHostOptions options) {
+  struct Reached {
+    std::unique_ptr<RemoteHost> host;
+    std::optional<Beats> beats;  // destroyed first
+  };
+  if (IsThisHost(options.name)) options.remote_shell.clear();
+  const auto reached = std::make_shared<Reached>();
+  GEMINID_ASSIGN_OR_RETURN(reached->host, RemoteHost::Start(std::move(options)));
+  reached->beats.emplace(std::vector<RemoteHost*>{reached->host.get()});
+  return std::shared_ptr<RankHost>(reached, reached->host.get());
+}
+
+// How many ranks each host may have at most, of those that a run of `most` has.
+std::map<std::string, int> MostByHost(const std::vector<HostSlots>& hosts, int most) {
+  std::map<std::string, int> ranks;
+  const auto taken = TakeSlots(hosts, std::min(most, SlotsOf(hosts)));
+  for (const HostSlots& host : taken.value_or(hosts)) ranks[host.name] = host.ranks;
+  return ranks;
+}
+
+// Of one launch of the run.
+struct HostsEnd {
+  LaunchedSoFar so_far;
+  std::set<std::string> lost;  // hosts
+};
+
+absl::StatusOr<int> LaunchOnce(const RunOnHosts& run, const std::vector<HostSlots>& on,
+                               const RemoteHostOptions& all, const LaunchOptions& launch,
+                               HostsEnd* end) {
+  HostList::Options options = {.hosts = on, .say = launch.write_stderr, .patience = kPatience};
+  const std::map<std::string, int> most = MostByHost(on, std::max(launch.ranks, run.most_ranks));
+  options.reach = [&](const HostSlots& host, const std::optional<MoveRequest>& joins) {
     RemoteHostOptions one = all;
     one.name = host.name;
-    one.ranks_here = host.ranks;
-    if (IsThisHost(host.name)) one.remote_shell.clear();
-    GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<RemoteHost> started,
-                             RemoteHost::Start(std::move(one)));
-    pointers.push_back(started.get());
-    placed.places.push_back({started.get(), host.ranks});
-    hosts.push_back(std::move(started));
-  }
+    one.move = joins;
+    const auto found = most.find(host.name);
+    one.ranks_here = std::max(joins ? joins->ranks : 1, found == most.end() ? 1 : found->second);
+    return StartAgent(std::move(one));
+  };
   const sigset_t before = HoldBackStops();
   const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
-  const Beats beats(pointers);
-  GEMINID_RETURN_IF_ERROR(AwaitHosts(pointers, kPatience));
-  placed.master_address = slots.size() == 1 ? "127.0.0.1" : AddressOf(slots.front().name);
+  const auto hosts = std::make_shared<HostList>(std::move(options));
+  GEMINID_RETURN_IF_ERROR(hosts->Connect(launch.ranks));
+  LaunchOptions placed = launch;
+  placed.host = hosts;
   const char* const port = std::getenv(kPortVariable);
   if (port != nullptr) placed.environment.emplace_back(kPortVariable, port);
-  GEMINID_ASSIGN_OR_RETURN(const int code, Launch(placed, &launch.restarts_made));
-  for (const auto& host : hosts) {
-    if (!host->failure().ok()) lost->insert(host->name());
-  }
-  return code;
+  const absl::StatusOr<int> code = Launch(placed, &end->so_far);
+  end->lost = hosts->lost();
+  if (code.ok() || end->lost.empty()) return code;
+  // Ranks that could not be started, for a host is gone.
+  launch.write_stderr(absl::StrCat("geminid-train: ", std::string(code.status().message()), "\n"));
+  return base::kExitUnavailable;
 }
 
 }  // namespace
@@ -128,25 +154,17 @@ int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const Fits&
 
 std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> ReachByShell(
     const RunOnHosts& run, const std::vector<std::string>& arguments) {
-  struct Reached {
-    std::unique_ptr<RemoteHost> host;
-    std::optional<Beats> beats;  // destroyed first
-  };
   return [run, arguments](const MoveRequest& move) -> absl::StatusOr<std::shared_ptr<RankHost>> {
     GEMINID_ASSIGN_OR_RETURN(RemoteHostOptions options, OptionsForAll(run, arguments));
     options.name = move.host;
     options.ranks = move.ranks;
-    options.ranks_here = move.ranks;
+    options.ranks_here = std::max(move.ranks, run.most_ranks);
     options.move = move;
-    if (IsThisHost(move.host)) options.remote_shell.clear();
     if (const char* const port = std::getenv(kPortVariable)) {
       options.environment.push_back(absl::StrCat(kPortVariable, "=", port));
     }
-    HoldBackStops();  // Launch restores the mask
-    const auto reached = std::make_shared<Reached>();
-    GEMINID_ASSIGN_OR_RETURN(reached->host, RemoteHost::Start(std::move(options)));
-    reached->beats.emplace(std::vector<RemoteHost*>{reached->host.get()});
-    return std::shared_ptr<RankHost>(reached, reached->host.get());
+    HoldBackStops();  // Launch undoes it
+    return StartAgent(std::move(options));
   };
 }
 
@@ -158,17 +176,18 @@ absl::StatusOr<int> LaunchOnHosts(const RunOnHosts& run, const std::vector<std::
   launch.reach = ReachByShell(run, arguments);
   for (;;) {
     all.ranks = launch.ranks;
-    std::set<std::string> lost;
-    GEMINID_ASSIGN_OR_RETURN(const int code, LaunchOnce(hosts, all, launch, &lost));
-    if (code != base::kExitUnavailable || lost.empty()) return code;
-    std::erase_if(hosts, [&](const HostSlots& host) { return lost.contains(host.name); });
+    HostsEnd end;
+    GEMINID_ASSIGN_OR_RETURN(const int code, LaunchOnce(run, hosts, all, launch, &end));
+    if (code != base::kExitUnavailable || end.lost.empty()) return code;
+    std::erase_if(hosts, [&](const HostSlots& host) { return end.lost.contains(host.name); });
+    launch.restarts_made = end.so_far.restarts_made;
     if (!run.resume || launch.restarts_made >= launch.restarts) return code;
-    launch.ranks = RanksOnThoseLeft(hosts, launch.ranks, fits);
+    launch.ranks = RanksOnThoseLeft(hosts, end.so_far.ranks, fits);
     if (launch.ranks == 0) return code;
     ++launch.restarts_made;
     launch.write_stderr(absl::StrCat(
         "geminid-train: starts again (", launch.restarts_made, " of ", launch.restarts,
-        ") without ", absl::StrJoin(lost, ", "), ", with ", launch.ranks,
+        ") without ", absl::StrJoin(end.lost, ", "), ", with ", launch.ranks,
         launch.ranks == 1 ? " rank" : " ranks", ", to go on from the newest checkpoint\n"));
     for (auto* words : {&all.arguments, &launch.arguments}) {
       *words = WithoutOptions(*words, {"--ranks"});

@@ -29,6 +29,7 @@ struct RunOnHosts {
   std::string remote_shell;     // the command that reaches another host
   absl::Duration host_timeout;  // of silence, after which a host is lost
   int ranks = 0;
+  int most_ranks = 0;  // that it may have later
   bool resume = false;
 };
 

@@ -21,6 +21,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 
 struct RankStart {
   int rank = 0;
+  int ranks = 1;                       // of the run
   std::vector<std::string> arguments;  // the first is the name that it shows
   Variables environment;               // added to the host's own
 };
@@ -39,7 +40,11 @@ class RankHost {
   // The host's name for other hosts and people; empty: this host.
   virtual std::string name() const = 0;
 
-  // Starts these ranks. All ranks of an earlier start have ended.
+  // By which so many ranks reach the first of them.
+  virtual std::string AddressOfFirst(int) const { return "127.0.0.1"; }
+
+  // Starts these ranks. Those of an earlier start have all ended. Tells each which rank it is, and
+  // which of the host's.
   virtual absl::Status Start(const std::vector<RankStart>& starts) = 0;
   // The ranks of the last start, in its order. Only Look() changes them.
   virtual std::vector<RankState*> ranks() = 0;
@@ -62,12 +67,18 @@ class RankHost {
   // The run has left the host, or will not come: there is nothing more to do there.
   virtual void Leave() {}
 
-  // --- a run whose ranks are all here, and which may go on elsewhere ---
+  // --- state that ranks hand over ---
 
   // The complete state that ranks have left here; nothing: there is none, or it is not needed any
   // more.
   virtual std::optional<Handover> handover() const { return std::nullopt; }
-  // The ranks' request to go on elsewhere; nothing: they have none.
+  // As the first host of a run over several has it, before the next ranks start here: what ranks
+  // have left here for it is part of it. Nothing: it is needed no more.
+  virtual void Adopt(const std::optional<Handover>&) {}
+
+  // --- a run whose ranks are all here, and which may go on elsewhere ---
+
+  // Where its ranks want to go on; nothing: here.
   virtual std::optional<MoveRequest> wanted() const { return std::nullopt; }
   // Answers this request, as HandoverMemory::Answer.
   virtual void Answer(uint64_t, const absl::Status&) {}

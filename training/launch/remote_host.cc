@@ -157,7 +157,8 @@ absl::Status RemoteHost::Start(const std::vector<RankStart>& starts) {
   state_.wanted.reset();  // the request of the earlier ranks
   for (const RankStart& start : starts) {
     ranks_.emplace_back(start.rank, options_.name);
-    HostFrame frame{.type = HostFrameType::kStart, .fields = {absl::StrCat(start.rank)}};
+    HostFrame frame{.type = HostFrameType::kStart,
+                    .fields = {absl::StrCat(start.rank), absl::StrCat(start.ranks)}};
     AppendList(Entries(start.environment), &frame);
     frame.fields.insert(frame.fields.end(), start.arguments.begin(), start.arguments.end());
     Send(frame);
@@ -203,6 +204,10 @@ void RemoteHost::Leave() {
   std::lock_guard lock(outgoing_.mutex);
   outgoing_.to.Reset();
   outgoing_.unsent.clear();
+}
+
+void RemoteHost::Adopt(const std::optional<Handover>& handover) {
+  Send({.type = HostFrameType::kAdopt, .fields = TextsOf(handover, base::MonotonicNow())});
 }
 
 void RemoteHost::Answer(uint64_t request, const absl::Status& status) {
@@ -458,26 +463,26 @@ Beats::Beats(std::vector<RemoteHost*> hosts) {
 
 Beats::~Beats() = default;
 
-absl::Status AwaitHosts(const std::vector<RemoteHost*>& hosts, absl::Duration patience) {
+absl::Status AwaitHosts(const std::vector<RankHost*>& hosts, absl::Duration patience) {
   const absl::Time deadline = base::MonotonicNow() + patience;
-  const auto waits = [](const RemoteHost* host) { return !host->ready() && host->failure().ok(); };
+  const auto waits = [](const RankHost* host) { return !host->ready() && host->failure().ok(); };
   while (std::any_of(hosts.begin(), hosts.end(), waits)) {
     const absl::Duration left = deadline - base::MonotonicNow();
     if (left <= absl::ZeroDuration()) {
-      for (RemoteHost* host : hosts) {
+      for (RankHost* host : hosts) {
         if (waits(host)) host->GiveUp(patience);
       }
       break;
     }
     std::vector<pollfd> fds;
-    for (const RemoteHost* host : hosts) host->AddTo(&fds);
+    for (const RankHost* host : hosts) host->AddTo(&fds);
     poll(fds.data(), fds.size(),
          static_cast<int>(absl::ToInt64Milliseconds(std::min(left, kBeatInterval))) + 1);
-    for (RemoteHost* host : hosts) host->Look(base::MonotonicNow());
+    for (RankHost* host : hosts) host->Look(base::MonotonicNow());
   }
   absl::Status first;
   std::vector<std::string> words;
-  for (const RemoteHost* host : hosts) {
+  for (const RankHost* host : hosts) {
     if (host->failure().ok()) continue;
     if (first.ok()) first = host->failure();
     words.emplace_back(host->failure().message());

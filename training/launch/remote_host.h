@@ -26,10 +26,10 @@ namespace geminid::trainer {
 
 struct RemoteHostOptions {
   std::string name;
-  int ranks = 1;       // of the whole run
-  int ranks_here = 1;  // on this host
-  // The remote shell's command. The host's name and the command for its shell are appended. Empty:
-  // the agent is started directly, on this host.
+  int ranks = 1;       // of the run
+  int ranks_here = 1;  // that this host may have
+  // Begins the command, behind which come the host and what its shell is to run; none: the agent is
+  // started directly, on this host.
   std::vector<std::string> remote_shell{};
   std::string program;                                // the program's path on the host
   ProgramVersion version;                             // the version that the host must have
@@ -66,6 +66,7 @@ class RemoteHost final : public RankHost {
 
   std::optional<Handover> handover() const override { return state_.handover; }
   std::optional<MoveRequest> wanted() const override { return state_.wanted; }
+  void Adopt(const std::optional<Handover>& handover) override;
   void Answer(uint64_t request, const absl::Status& status) override;
   void Tell(const MoveOutcome& outcome) override;
   void BeginToSend() override;
@@ -136,9 +137,9 @@ class Beats {
   std::jthread thread_;
 };
 
-// Returns when all hosts are ready, or after `patience`. The error names every host that is not
-// ready, and says why.
-absl::Status AwaitHosts(const std::vector<RemoteHost*>& hosts, absl::Duration patience);
+// Returns when all hosts are ready. Errors name every host that is not, and say why. Hosts have so
+// long for it.
+absl::Status AwaitHosts(const std::vector<RankHost*>& hosts, absl::Duration patience);
 
 }  // namespace geminid::trainer
 

@@ -19,6 +19,10 @@
 
 namespace geminid::trainer {
 
+bool LeadsHost(const RankContext& context) {
+  return context.spread.has_list() ? context.info.local_rank == 0 : context.info.rank == 0;
+}
+
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(
     const TrainOptions& options, const RankContext& context) {
   collectives::ConnectOptions connect;

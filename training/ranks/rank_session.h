@@ -12,6 +12,7 @@
 #include "geminid/session.h"
 #include "training/data/token_source.h"
 #include "training/launch/handover_memory.h"
+#include "training/launch/host_spread.h"
 #include "training/launch/restarts.h"
 #include "training/launch/run_memory.h"
 #include "training/logs/progress.h"
@@ -25,6 +26,7 @@ struct RankContext {
   RunMemory run_memory{};
   bool is_launched = false;                            // by this program's launcher
   std::shared_ptr<HandoverMemory> handover = nullptr;  // null: state is not handed over
+  HostSpread spread{};                                 // of the run's ranks over hosts
   // Whether mesh and batch allow so many ranks. Null: they are not asked.
   std::function<absl::Status(int ranks)> check_ranks = nullptr;
   std::string socket;                 // of the daemon
@@ -45,6 +47,9 @@ struct RankContext {
   // as long as it likes.
   std::function<void(const absl::Status&)> on_failure = nullptr;
 };
+
+// Whether it is the first rank of the run's on its host.
+bool LeadsHost(const RankContext& context);
 
 // Waits for the other ranks.
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(const TrainOptions& options,

@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "client/src/job_scaling.h"
 #include "training/data/data_sum.h"
-#include "training/scaling/scaling.h"
+#include "training/scaling/room.h"
 
 namespace geminid::trainer {
 namespace {
@@ -30,17 +30,12 @@ absl::Status CheckRoomFor(const TrainOptions& options, const MoveRequest& move,
     return of_daemon(absl::FailedPreconditionError(
         "it drains and admits no job; 'geminictl drain --undo' there ends that"));
   }
-  std::vector<JobScaling::Device> devices = room->devices;
-  if (options.wants_gpu && static_cast<size_t>(move.ranks) > devices.size()) {
+  if (options.wants_gpu && static_cast<size_t>(move.ranks) > room->devices.size()) {
     return of_daemon(absl::ResourceExhaustedError(
-        absl::StrCat(move.ranks, " ranks are more than its ", devices.size(), " GPUs")));
+        absl::StrCat(move.ranks, " ranks are more than its ", room->devices.size(), " GPUs")));
   }
-  if (options.device.has_value()) {  // all ranks use this device
-    std::erase_if(devices, [&](const JobScaling::Device& device) {
-      return device.number != static_cast<uint32_t>(*options.device);
-    });
-  }
-  const absl::Status fits = CheckRoom({move.ranks, move.rank_device_bytes}, {}, devices);
+  const absl::Status fits =
+      CheckRoom({move.ranks, move.rank_device_bytes}, {}, DevicesOf(options, room->devices));
   if (!fits.ok()) return of_daemon(fits);
   if (move.host_bytes <= room->free_host_bytes) return absl::OkStatus();
   return of_daemon(absl::ResourceExhaustedError(

@@ -24,8 +24,6 @@ constexpr absl::Duration kBetweenPolls = absl::Milliseconds(200);
 // A daemon that does not answer must not hold up steps.
 constexpr absl::Duration kAnswer = absl::Seconds(1);
 constexpr absl::Duration kAfterNoAnswer = absl::Seconds(10);
-// The time to end sessions whose memory is large.
-constexpr absl::Duration kEndAnswer = absl::Seconds(30);
 
 constexpr char kTaken[] = "taken";
 constexpr char kDone[] = "done";
@@ -54,43 +52,6 @@ std::string Shortened(const std::string& message) {
 
 }  // namespace
 
-absl::Status CheckRoom(const RanksOfArenas& after, const RanksOfArenas& before,
-                       std::vector<JobScaling::Device> devices) {
-  for (int rank = 0; rank < before.ranks && !devices.empty(); ++rank) {
-    devices[static_cast<size_t>(rank) % devices.size()].free_bytes += before.arena_bytes;
-  }
-  const auto ranks = static_cast<uint64_t>(after.ranks);
-  uint64_t fit = 0, free = 0, capacity = 0;
-  for (const JobScaling::Device& device : devices) {
-    fit += after.arena_bytes == 0 ? ranks : device.free_bytes / after.arena_bytes;
-    free += device.free_bytes;
-    capacity += device.capacity_bytes;
-  }
-  if (ranks <= fit) return absl::OkStatus();
-  const std::string spread =
-      ranks * after.arena_bytes <= free ? absl::StrCat(", in which ", fit, " of these fit") : "";
-  return absl::ResourceExhaustedError(absl::StrCat(
-      ranks, " ranks need ", base::FormatBytes(ranks * after.arena_bytes), " of device memory, ",
-      base::FormatBytes(after.arena_bytes), " each, and ", base::FormatBytes(free), " of ",
-      base::FormatBytes(capacity), " are free",
-      before.ranks == 0 ? "" : absl::StrCat(" once the ", before.ranks, " ranks before have gone"),
-      spread,
-      "; end other jobs, start the run with a smaller --device-memory, or, where the "
-      "daemon is the run's own, with --max-ranks ",
-      ranks));
-}
-
-absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context) {
-  if (context.info.rank != 0 || context.restarts.jobs_before.empty()) return absl::OkStatus();
-  JobScaling daemon(context.socket, std::max(kEndAnswer, options.timeout));
-  for (const std::string& job : context.restarts.jobs_before) {
-    collectives::RankInfo before = context.info;
-    before.job = job;
-    GEMINID_RETURN_IF_ERROR(daemon.EndRun(options.job, RunName(before)));
-  }
-  return absl::OkStatus();
-}
-
 Scaling::Scaling(const TrainOptions& options, const RankContext& context, Session* session,
                  collectives::Communicator* communicator, zero::ModelState* state,
                  const std::vector<zero::Parameter>* parameters, Warn warn)
@@ -101,23 +62,44 @@ Scaling::Scaling(const TrainOptions& options, const RankContext& context, Sessio
       state_(state),
       parameters_(parameters),
       warn_(std::move(warn)) {
-  if (!leads()) return;
+  if (!leads_host()) return;
   daemon_ = std::make_unique<JobScaling>(context.socket, kAnswer);
-  const bool is_shared = context.handover != nullptr && context.handover->share().has_value();
+  const bool is_shared =
+      leads() && context.handover != nullptr && context.handover->share().has_value();
   if (is_shared) share_.emplace(options, context);
+}
+
+bool Scaling::leads_host() const { return LeadsHost(context_); }
+
+absl::StatusOr<int> Scaling::Here(int ranks) const {
+  const int world = context_.info.world_size;
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<int> now, context_.spread.Of(world));
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<int> then, context_.spread.Of(ranks));
+  const size_t host = HostByRank(now)[static_cast<size_t>(context_.info.rank)];
+  return host < then.size() ? then[host] : 0;
+}
+
+absl::StatusOr<std::unique_ptr<SpreadState>> Scaling::SpreadOf(const StateImage& image) const {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<int> hosts,
+                           context_.spread.Of(context_.info.world_size));
+  const HandoverMemory* const memory = context_.handover.get();
+  const bool has_parts = memory != nullptr && memory->complete().has_value() &&
+                         memory->mapped_bytes() != image.bytes();
+  if (hosts.size() == 1 && !has_parts) return nullptr;
+  return std::make_unique<SpreadState>(communicator_, &image, HostByRank(hosts));
 }
 
 // --- taking over ---------------------------------------------------------------------------------
 
 // Also called if these ranks resume from their own memory.
 void Scaling::ChargeWhatIsLeft() {
-  if (!leads() || context_.handover == nullptr) return;
+  if (!leads_host() || context_.handover == nullptr) return;
   const std::optional<Handover> left = context_.handover->complete();
-  if (!left.has_value()) return;
-  const absl::Status charged = Charge(left->bytes);
-  if (charged.ok()) return;  // training does not depend on the charge
-  warn_(absl::StrCat("geminid-train: the daemon's ledger lacks the ",
-                     base::FormatBytes(left->bytes),
+  const uint64_t bytes = context_.handover->held_bytes();
+  if (!left.has_value() || bytes == 0) return;
+  const absl::Status charged = Charge(bytes);
+  if (charged.ok()) return;  // training does not depend on that
+  warn_(absl::StrCat("geminid-train: the daemon's ledger lacks the ", base::FormatBytes(bytes),
                      " of the state that was handed over, until it is in the ranks' memory: ",
                      std::string(charged.message())));
 }
@@ -127,14 +109,7 @@ absl::StatusOr<std::optional<RunPosition>> Scaling::TakeOver() {
   const std::optional<Handover> left = memory == nullptr ? std::nullopt : memory->complete();
   if (!left.has_value()) return std::nullopt;
   GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
-  const auto take = [&]() -> absl::StatusOr<RunPosition> {
-    GEMINID_ASSIGN_OR_RETURN(const base::Mapping mapping, memory->Map(left->bytes));
-    const auto bytes = HandoverMemory::StateIn(mapping);
-    GEMINID_ASSIGN_OR_RETURN(RunPosition position, image.ReadPosition(bytes));
-    GEMINID_RETURN_IF_ERROR(image.Read(bytes));
-    return position;
-  };
-  absl::StatusOr<RunPosition> position = take();
+  absl::StatusOr<RunPosition> position = ReadState(image);
   GEMINID_RETURN_IF_ERROR(checkpoint::Agree(communicator_, checkpoint::Phase::kTakeOver, left->step,
                                             position.status()));
   GEMINID_RETURN_IF_ERROR(checkpoint::Agree(communicator_, checkpoint::Phase::kRestoreHandover,
@@ -144,17 +119,36 @@ absl::StatusOr<std::optional<RunPosition>> Scaling::TakeOver() {
   return *std::move(position);
 }
 
-// When every rank has begun the second step, every rank has committed the first one, and can be
-// restarted from it. So the image is not needed after that.
+absl::StatusOr<RunPosition> Scaling::ReadState(const StateImage& image) const {
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<SpreadState> spread, SpreadOf(image));
+  const absl::StatusOr<base::Mapping> mapping =
+      context_.handover->Map(context_.handover->mapped_bytes());
+  if (spread != nullptr) {
+    GEMINID_RETURN_IF_ERROR(checkpoint::Agree(communicator_, checkpoint::Phase::kTakeOver,
+                                              context_.handover->complete()->step,
+                                              mapping.status()));
+    return spread->Take(HandoverMemory::StateIn(*mapping));
+  }
+  GEMINID_RETURN_IF_ERROR(mapping.status());
+  const auto bytes = HandoverMemory::StateIn(*mapping);
+  GEMINID_ASSIGN_OR_RETURN(RunPosition position, image.ReadPosition(bytes));
+  GEMINID_RETURN_IF_ERROR(image.Read(bytes));
+  return position;
+}
+
+// When every rank has begun the second step, each has committed the first, from which it can be
+// started again.
 void Scaling::AfterStep(uint64_t trained, const ShareStep& step) {
   TellOutcome();
   if (share_) share_->AfterStep(step);
-  if (!asked_.host.empty() && !context_.handover->wanted().has_value()) {
+  if (NeedsLauncher() && !context_.handover->wanted().has_value()) {
     if (const absl::Status wanted = WantMove(); !wanted.ok()) Refuse(wanted);
   }
   constexpr uint64_t kAllHaveCommitted = 2;
   HandoverMemory* const memory = context_.handover.get();
   if (trained == 1 && memory != nullptr && leads()) memory->NoteFollowed();
+  // On other hosts the state goes when the launcher has heard that of the first rank.
+  if (charge_ && !leads() && !memory->complete().has_value()) FreeCharge();
   if (trained != kAllHaveCommitted || memory == nullptr || !leads()) return;
   if (!memory->complete().has_value()) return;
   memory->Release();
@@ -175,8 +169,16 @@ std::string Scaling::WhyNot() const {
     return "its ranks were not started by geminid-train's own launcher; start it with --ranks, "
            "--restarts or --max-ranks";
   }
-  return "its ranks are on several hosts, and state is handed over within one, or its launcher got "
-         "no memory for it (memfd_create); save a checkpoint and resume it";
+  return "its launcher got no memory for the state (memfd_create); save a checkpoint and resume it";
+}
+
+// To go on at another host, or for a host that joins.
+bool Scaling::NeedsLauncher() const {
+  if (asked_.number == 0 || context_.handover == nullptr) return false;
+  if (!asked_.host.empty()) return true;
+  const auto now = context_.spread.Of(context_.info.world_size);
+  const auto then = context_.spread.Of(asked_.ranks);
+  return now.ok() && then.ok() && then->size() > now->size();
 }
 
 bool Scaling::HasUntold() const {
@@ -233,7 +235,7 @@ absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
 void Scaling::Tell(const std::string& state, const std::string& message) {
   outcome_ = {asked_.number, state, Shortened(message)};
   if (state != kTaken) {
-    if (!asked_.host.empty() && context_.handover != nullptr) context_.handover->Unwant();
+    if (NeedsLauncher()) context_.handover->Unwant();
     asked_ = {};
   }
   Offer().IgnoreError();
@@ -259,8 +261,8 @@ void Scaling::Close() {
 
 int Scaling::Poll(absl::Time now) {
   if (!leads()) return 0;
-  if (!asked_.host.empty()) return PollMove();
-  // A request that was taken is in progress already. An earlier start's outcome is told first.
+  if (NeedsLauncher()) return PollMove();
+  // All ranks know by now of a request that was taken. One of an earlier start is told of first.
   if (asked_.number != 0 || HasUntold()) return 0;
   if (now < next_poll_) return 0;
   const absl::StatusOr<JobScaling::Asked> answer = Offer();
@@ -272,18 +274,28 @@ int Scaling::Poll(absl::Time now) {
     Refuse(fits);
     return 0;
   }
-  return answer->host.empty() ? answer->ranks : 0;  // AfterStep passes requests for a host on
+  return NeedsLauncher() ? 0 : answer->ranks;  // the launcher hears of a host after the step
 }
 
 absl::Status Scaling::CheckRanks(int ranks) {
   if (ranks < 1) return absl::InvalidArgumentError("a run has at least 1 rank");
   if (context_.check_ranks) GEMINID_RETURN_IF_ERROR(context_.check_ranks(ranks));
-  const bool stays = asked_.host.empty();
-  return stays && ranks > context_.info.world_size ? CheckDevices(ranks) : absl::OkStatus();
+  if (!asked_.host.empty()) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(context_.spread.Of(ranks).status());
+  return CheckDevices(ranks);
 }
 
 absl::Status Scaling::CheckMove() const {
   if (context_.handover == nullptr) return absl::FailedPreconditionError(WhyNot());
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<int> hosts,
+                           context_.spread.Of(context_.info.world_size));
+  if (hosts.size() > 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its ranks are on ", hosts.size(),
+                     " hosts, and a run goes from one host to another; scale "
+                     "it to ",
+                     hosts.front(), " or fewer ranks first, which are on one"));
+  }
   if (options_.zero.state_disk.folders.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "its --state-disk has the optimizer's state in files of this host; save a checkpoint and "
@@ -304,6 +316,10 @@ absl::Status Scaling::WantMove() {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<JobScaling::Rank> ranks,
                            daemon_->GetRanks(options_.job, /*run=*/""));
   for (const JobScaling::Rank& rank : ranks) move.host_bytes += rank.host_bytes;
+  if (!ranks.empty()) {  // those of this host, for all
+    move.host_bytes =
+        move.host_bytes * static_cast<uint64_t>(context_.info.world_size) / ranks.size();
+  }
   if (context_.data != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(move.data, SumOfData(*context_.data));
   }
@@ -319,21 +335,20 @@ int Scaling::PollMove() {
   return 0;
 }
 
-absl::Status Scaling::CheckDevices(int ranks) {
-  GEMINID_ASSIGN_OR_RETURN(std::vector<JobScaling::Device> devices, daemon_->GetDevices());
+// Of this rank's host, for those of `ranks` ranks that are on it.
+absl::Status Scaling::CheckDevices(int ranks) const {
+  GEMINID_ASSIGN_OR_RETURN(const int here, Here(context_.info.world_size));
+  GEMINID_ASSIGN_OR_RETURN(const int here_then, Here(ranks));
+  if (here_then <= here) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<JobScaling::Device> devices, daemon_->GetDevices());
   if (session_->device_description().kind == DeviceKind::kCuda &&
-      static_cast<size_t>(ranks) > devices.size()) {
+      static_cast<size_t>(here_then) > devices.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(ranks, " ranks are more than the ", devices.size(), " GPUs of this host"));
-  }
-  if (options_.device.has_value()) {  // all ranks use this device
-    std::erase_if(devices, [&](const auto& device) {
-      return device.number != static_cast<uint32_t>(*options_.device);
-    });
+        absl::StrCat(here_then, " ranks are more than the ", devices.size(), " GPUs of this host"));
   }
   const uint64_t now = session_->arena_bytes();
   const uint64_t then = RankDeviceBytes(options_, {context_.info.world_size, now}, ranks);
-  return CheckRoom({ranks, then}, {context_.info.world_size, now}, std::move(devices));
+  return CheckRoom({here_then, then}, {here, now}, DevicesOf(options_, devices));
 }
 
 // --- handing over --------------------------------------------------------------------------------
@@ -352,43 +367,69 @@ void Scaling::FreeCharge() {
   charge_.reset();
 }
 
-absl::Status Scaling::MakeRoom(Handover wanted) {
+absl::Status Scaling::MakeRoom(Handover wanted, const StateImage& image,
+                               const SpreadState* spread) {
   if (context_.handover == nullptr) return absl::FailedPreconditionError(WhyNot());
+  // The first rank has asked its own daemon before.
+  if (!leads()) GEMINID_RETURN_IF_ERROR(CheckDevices(wanted.ranks_after));
   if (context_.handover->complete().has_value()) {
     return absl::FailedPreconditionError(
         "the state of the last change of ranks is still needed; ask again after the next step");
-  }
-  if (const absl::Status charged = Charge(wanted.bytes); !charged.ok()) {
-    return absl::Status(
-        charged.code(),
-        absl::StrCat("while the number of ranks changes, ", base::FormatBytes(wanted.bytes),
-                     " of host memory hold the state a second time, which do not fit: ",
-                     std::string(charged.message())));
   }
   wanted.request = asked_.number;
   wanted.ranks_before = context_.info.world_size;
   wanted.host = asked_.host;
   wanted.words = context_.run_memory.Kept(RunNote::kMesh);
-  return context_.handover->Begin(std::move(wanted), base::AvailableMemoryBytes());
+  std::vector<StatePart> parts = {{.offset = 0, .bytes = wanted.bytes}};
+  if (spread != nullptr) {
+    parts = image.PartsWithTable(*spread->here());
+    wanted.bytes = image.BytesWithTable(*spread->here());
+  } else {
+    wanted.number = context_.handover->NextNumber();
+  }
+  uint64_t held = 0;
+  for (const StatePart& part : parts) held += part.bytes;
+  if (const absl::Status charged = Charge(held); !charged.ok()) {
+    return absl::Status(
+        charged.code(),
+        absl::StrCat("while the number of ranks changes, ", base::FormatBytes(held),
+                     " of host memory hold the state a second time, which do not fit: ",
+                     std::string(charged.message())));
+  }
+  GEMINID_RETURN_IF_ERROR(
+      context_.handover->BeginParts(wanted, parts, base::AvailableMemoryBytes()));
+  if (spread == nullptr) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const base::Mapping mapping, context_.handover->Map(wanted.bytes));
+  image.WriteTable(*spread->here(), HandoverMemory::StateIn(mapping));
+  return absl::OkStatus();
 }
 
-// Writes this rank's shards; the first rank also writes the position.
-absl::Status Scaling::WriteState(const StateImage& image, const RunPosition& position) const {
-  GEMINID_ASSIGN_OR_RETURN(const base::Mapping mapping, context_.handover->Map(image.bytes()));
-  const std::span<std::byte> state = HandoverMemory::StateIn(mapping);
-  if (leads()) GEMINID_RETURN_IF_ERROR(image.WritePosition(position, state));
-  return image.Write(state);
+// This rank's shards; of the first rank where the run stands, too.
+absl::Status Scaling::WriteState(const StateImage& image, SpreadState* spread,
+                                 const RunPosition& position) const {
+  const absl::StatusOr<base::Mapping> mapping =
+      context_.handover->Map(context_.handover->mapped_bytes());
+  if (spread != nullptr) {  // nobody waits for what a rank without memory would send
+    GEMINID_RETURN_IF_ERROR(checkpoint::Agree(communicator_, checkpoint::Phase::kHandOver,
+                                              position.progress.step, mapping.status()));
+  }
+  GEMINID_RETURN_IF_ERROR(mapping.status());
+  const std::span<std::byte> state = HandoverMemory::StateIn(*mapping);
+  const absl::Status placed = leads() ? image.WritePosition(position, state) : absl::OkStatus();
+  const absl::Status written = spread != nullptr ? spread->Leave(state) : image.Write(state);
+  return placed.ok() ? written : placed;
 }
 
 // Undoes what was begun for a handover. Returns false.
 bool Scaling::Stay(const absl::Status& why) {
-  if (!leads()) return false;
+  if (!leads_host()) return false;
   const bool is_new = context_.handover != nullptr && !context_.handover->complete().has_value();
   if (is_new) {
     context_.handover->Release();
     context_.handover->NoteTold();
     FreeCharge();
   }
+  if (!leads()) return false;
   const int ranks = context_.info.world_size;
   warn_(absl::StrCat("geminid-train: stays at ", ranks, ranks == 1 ? " rank" : " ranks",
                      asked_.host.empty() ? "" : ", where it is", ": ", std::string(why.message())));
@@ -416,17 +457,23 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
     GEMINID_RETURN_IF_ERROR(communicator_->health());
     return false;
   };
-  const absl::Status has_room = !leads() ? absl::OkStatus()
-                                         : MakeRoom({.ranks_after = ranks,
-                                                     .step = progress.step,
-                                                     .bytes = image.bytes(),
-                                                     .began = began});
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<SpreadState> spread, SpreadOf(image));
+  Handover wanted = {
+      .ranks_after = ranks, .step = progress.step, .bytes = image.bytes(), .began = began};
+  if (spread != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<int> hosts, context_.spread.Of(ranks));
+    if (context_.handover != nullptr) wanted.number = context_.handover->NextNumber();
+    GEMINID_RETURN_IF_ERROR(spread->PlanToLeave(hosts.size(), &wanted.number));
+  }
+  const bool makes_room = leads_host() && (spread == nullptr || spread->here() != nullptr);
+  const absl::Status has_room =
+      makes_room ? MakeRoom(wanted, image, spread.get()) : absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(bool good, agree(checkpoint::Phase::kBeginHandover, has_room));
   if (!good) return Stay(refused);
   // Not earlier: from here on a later start knows of the request and tells its outcome.
   if (leads() && asked_.number != 0) Tell(kTaken, "");
   zero::CrashPoint("handover begun");
-  absl::Status written = WriteState(image, {progress, run, health});
+  absl::Status written = WriteState(image, spread.get(), {progress, run, health});
   written.Update(EndedOnRequest(*session_));
   zero::CrashPoint("shards handed over");
   GEMINID_ASSIGN_OR_RETURN(good, agree(checkpoint::Phase::kHandOver, written));
@@ -439,7 +486,9 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
   // No rank frees its own state before this. A rank that dies later is not needed any more.
   const absl::Status finished = checkpoint::Agree(communicator_, checkpoint::Phase::kFinishHandover,
                                                   progress.step, absl::OkStatus());
-  if (!context_.handover->complete().has_value()) {
+  if (spread != nullptr && !spread->is_on_first_host()) {
+    GEMINID_RETURN_IF_ERROR(finished);
+  } else if (!context_.handover->complete().has_value()) {
     return finished.ok() ? absl::InternalError("a handover that is finished is not complete")
                          : finished;
   }

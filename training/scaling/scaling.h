@@ -1,6 +1,7 @@
-// Continues a run with another number of ranks, or at another host, without a checkpoint. All ranks
-// leave the run's state in the launcher's memory and end. The launcher starts the requested number
-// of ranks at the requested host, and these begin with that state. docs/adr explains the design.
+// Goes on as another number of ranks, or at another host, without a checkpoint: all ranks leave the
+// run's state in memory of whoever started them on their host and end, and the launcher starts as
+// many ranks as were asked for, where they were asked for, which begin with that state. docs/adr
+// says why.
 #ifndef GEMINID_TRAINING_SCALING_SCALING_H_
 #define GEMINID_TRAINING_SCALING_SCALING_H_
 
@@ -21,27 +22,14 @@
 #include "training/launch/handover_memory.h"
 #include "training/ranks/rank_session.h"
 #include "training/ranks/share_offer.h"
+#include "training/scaling/room.h"
+#include "training/scaling/spread_state.h"
 #include "training/scaling/state_image.h"
 #include "training/settings/options.h"
 
 namespace geminid::trainer {
 
-// Ends the sessions that earlier ranks, of another number, may have left in the daemon. The first
-// rank does this before it connects to the daemon; for other ranks it is a no-op.
-absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context);
-
-// A number of ranks, each with an arena of this size.
-struct RanksOfArenas {
-  int ranks = 0;
-  uint64_t arena_bytes = 0;
-};
-// Whether the devices have room for the arenas of the ranks after, once the ranks before have
-// ended. Ranks take the devices in turn, and an arena lies on one device.
-absl::Status CheckRoom(const RanksOfArenas& after, const RanksOfArenas& before,
-                       std::vector<JobScaling::Device> devices);
-
-// A rank's side of scaling, used between steps. All ranks make the same calls, except Poll and
-// Close.
+// Of one rank, between steps. All ranks make the same calls but for Poll.
 class Scaling {
  public:
   using Warn = std::function<void(const std::string& line)>;
@@ -80,18 +68,26 @@ class Scaling {
 
  private:
   bool leads() const { return context_.info.rank == 0; }
+  bool leads_host() const;
+  // Of so many ranks, those on this rank's host.
+  absl::StatusOr<int> Here(int ranks) const;
+  // Whether ranks are on several hosts, or their state is in parts.
+  absl::StatusOr<std::unique_ptr<SpreadState>> SpreadOf(const StateImage& image) const;
+  bool NeedsLauncher() const;
   std::string WhyNot() const;
   absl::Status CheckRanks(int ranks);
   absl::Status CheckMove() const;
   absl::Status WantMove();
   int PollMove();
   std::string WhyUndone(const std::optional<Handover>& left, int ranks) const;
-  absl::Status CheckDevices(int ranks);
+  absl::Status CheckDevices(int ranks) const;
   absl::Status Charge(uint64_t bytes);
   void FreeCharge();
-  // `wanted` has ranks_after, step, bytes and began.
-  absl::Status MakeRoom(Handover wanted);
-  absl::Status WriteState(const StateImage& image, const RunPosition& position) const;
+  // `wanted`: with ranks_after, step, bytes and began; of a spread state with its number, too.
+  absl::Status MakeRoom(Handover wanted, const StateImage& image, const SpreadState* spread);
+  absl::Status WriteState(const StateImage& image, SpreadState* spread,
+                          const RunPosition& position) const;
+  absl::StatusOr<RunPosition> ReadState(const StateImage& image) const;
   bool Stay(const absl::Status& why);
   void Refuse(const absl::Status& why);
   bool HasUntold() const;
@@ -106,9 +102,9 @@ class Scaling {
   zero::ModelState* const state_;
   const std::vector<zero::Parameter>* const parameters_;
   const Warn warn_;
-  std::unique_ptr<JobScaling> daemon_;  // only in the first rank
-  JobScaling::Asked asked_;             // the request in progress
-  JobScaling::Outcome outcome_;         // not yet known to the daemon
+  std::unique_ptr<JobScaling> daemon_;  // of the first rank of each host
+  JobScaling::Asked asked_;             // the request that this rank has taken
+  JobScaling::Outcome outcome_;         // that the daemon has not heard of yet
   absl::Time next_poll_ = absl::InfinitePast();
   bool is_closed_ = false;
   std::optional<ChunkId> charge_;

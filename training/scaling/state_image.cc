@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
@@ -56,13 +57,18 @@ void Unpack(const std::byte* bytes, zero::DataType type, std::span<float> values
   }
 }
 
+absl::Status OtherModel(uint64_t bytes, uint64_t expected) {
+  return absl::InternalError(absl::StrCat(
+      "the state that was handed over is another model's: ", bytes, " bytes, not ", expected));
+}
+
 }  // namespace
 
 absl::StatusOr<StateImage> StateImage::Of(zero::ModelState* state,
                                           const std::vector<zero::Parameter>& parameters) {
   GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state->GetProgress());
   StateImage image(state, progress.tensor_state.size());
-  uint64_t place = OnLine(sizeof(Position)) + OnLine(image.tensor_state_bytes_);
+  uint64_t place = image.position_bytes();
   for (uint32_t i = 0; i < parameters.size(); ++i) {
     const zero::ParameterId id{i};
     for (const zero::StateKind kind : zero::kStateKinds) {
@@ -90,33 +96,135 @@ uint64_t StateImage::Fingerprint() const {
 }
 
 absl::Status StateImage::Write(std::span<std::byte> image) const {
-  std::vector<float> values;
-  for (const Array& array : arrays_) {
-    for (const zero::ShardRange& range : state_->ShardOf(array.id)) {
-      for (uint64_t at = 0; at < range.elements; at += kBlockElements) {
-        values.resize(std::min(kBlockElements, range.elements - at));
-        const uint64_t first = range.offset + at;
-        GEMINID_RETURN_IF_ERROR(state_->ReadShard(array.id, array.kind, first, values));
-        Pack(values, array.type, &image[array.place + first * SizeOf(array.type)]);
-      }
-    }
+  for (const Piece& piece : PiecesOf(Shards())) {
+    GEMINID_RETURN_IF_ERROR(Load(piece, In(image, piece)));
   }
   return absl::OkStatus();
 }
 
 absl::Status StateImage::Read(std::span<const std::byte> image) const {
-  std::vector<float> values;
-  for (const Array& array : arrays_) {
+  if (image.size() < bytes_) return OtherModel(image.size(), bytes_);
+  for (const Piece& piece : PiecesOf(Shards())) {
+    const Array& array = arrays_[piece.array];
+    const uint64_t place = array.place + piece.first * SizeOf(array.type);
+    GEMINID_RETURN_IF_ERROR(Store(piece, image.subspan(place, BytesOf(piece))));
+  }
+  return absl::OkStatus();
+}
+
+// --- pieces --------------------------------------------------------------------------------------
+
+std::vector<StateRange> StateImage::Shards() const {
+  std::vector<StateRange> shards;
+  std::optional<uint32_t> before;
+  for (const Array& array : arrays_) {  // those of a parameter follow each other
+    const auto parameter = static_cast<uint32_t>(array.id);
+    if (before == parameter) continue;
+    before = parameter;
     for (const zero::ShardRange& range : state_->ShardOf(array.id)) {
+      if (range.elements > 0) shards.push_back({parameter, range.offset, range.elements});
+    }
+  }
+  return shards;
+}
+
+std::vector<StateImage::Piece> StateImage::PiecesOf(const std::vector<StateRange>& ranges) const {
+  std::vector<Piece> pieces;
+  for (const StateRange& range : ranges) {
+    const auto first = std::ranges::lower_bound(
+        arrays_, range.parameter, {}, [](const Array& of) { return static_cast<uint32_t>(of.id); });
+    for (auto array = first; array != arrays_.end(); ++array) {
+      if (static_cast<uint32_t>(array->id) != range.parameter) break;
       for (uint64_t at = 0; at < range.elements; at += kBlockElements) {
-        values.resize(std::min(kBlockElements, range.elements - at));
-        const uint64_t first = range.offset + at;
-        Unpack(&image[array.place + first * SizeOf(array.type)], array.type, values);
-        GEMINID_RETURN_IF_ERROR(state_->WriteShard(array.id, array.kind, first, values));
+        pieces.push_back({static_cast<size_t>(array - arrays_.begin()), range.first + at,
+                          std::min(kBlockElements, range.elements - at)});
       }
     }
   }
+  return pieces;
+}
+
+uint64_t StateImage::BytesOf(const Piece& piece) const {
+  return piece.elements * SizeOf(arrays_[piece.array].type);
+}
+
+std::span<std::byte> StateImage::In(std::span<std::byte> image, const Piece& piece) const {
+  const Array& array = arrays_[piece.array];
+  return image.subspan(array.place + piece.first * SizeOf(array.type), BytesOf(piece));
+}
+
+absl::Status StateImage::Load(const Piece& piece, std::span<std::byte> bytes) const {
+  const Array& array = arrays_[piece.array];
+  std::vector<float> values(piece.elements);
+  GEMINID_RETURN_IF_ERROR(state_->ReadShard(array.id, array.kind, piece.first, values));
+  Pack(values, array.type, bytes.data());
   return absl::OkStatus();
+}
+
+absl::Status StateImage::Store(const Piece& piece, std::span<const std::byte> bytes) const {
+  const Array& array = arrays_[piece.array];
+  std::vector<float> values(piece.elements);
+  Unpack(bytes.data(), array.type, values);
+  return state_->WriteShard(array.id, array.kind, piece.first, values);
+}
+
+// --- a part of an image --------------------------------------------------------------------------
+
+uint64_t StateImage::BytesWithTable(const std::vector<StateRange>& ranges) const {
+  return bytes_ + sizeof(uint64_t) + ranges.size() * sizeof(StateRange);
+}
+
+std::vector<StatePart> StateImage::PartsWithTable(const std::vector<StateRange>& ranges) const {
+  std::vector<StatePart> parts = {{0, position_bytes()}};
+  for (const Piece& piece : PiecesOf(ranges)) {
+    const Array& array = arrays_[piece.array];
+    parts.push_back({array.place + piece.first * SizeOf(array.type), BytesOf(piece)});
+  }
+  parts.push_back({bytes_, BytesWithTable(ranges) - bytes_});
+  return parts;
+}
+
+void StateImage::WriteTable(const std::vector<StateRange>& ranges,
+                            std::span<std::byte> image) const {
+  const uint64_t count = ranges.size();
+  std::memcpy(&image[bytes_], &count, sizeof(count));
+  if (count == 0) return;
+  std::memcpy(&image[bytes_ + sizeof(count)], ranges.data(), count * sizeof(StateRange));
+}
+
+std::vector<StateRange> StateImage::WholeOf(const std::vector<Array>& arrays) {
+  std::vector<StateRange> whole;
+  for (const Array& array : arrays) {
+    const auto parameter = static_cast<uint32_t>(array.id);
+    if (!whole.empty() && whole.back().parameter == parameter) continue;
+    whole.push_back({parameter, 0, array.elements});
+  }
+  return whole;
+}
+
+absl::StatusOr<std::vector<StateRange>> StateImage::ReadTable(
+    std::span<const std::byte> image) const {
+  if (image.empty()) return std::vector<StateRange>();
+  if (image.size() == bytes_) return WholeOf(arrays_);
+  uint64_t count = 0;
+  const bool has_count = image.size() >= bytes_ + sizeof(count);
+  if (has_count) std::memcpy(&count, &image[bytes_], sizeof(count));
+  const uint64_t room =
+      has_count ? (image.size() - bytes_ - sizeof(count)) / sizeof(StateRange) : 0;
+  if (!has_count || count > room) return OtherModel(image.size(), bytes_);
+  std::vector<StateRange> ranges(count);
+  if (count > 0) {
+    std::memcpy(ranges.data(), &image[bytes_ + sizeof(count)], count * sizeof(StateRange));
+  }
+  const RangeSet whole(WholeOf(arrays_));
+  if (!whole.Without(ranges).empty()) return OtherModel(image.size(), bytes_);
+  return ranges;
+}
+
+// --- position ------------------------------------------------------------------------------------
+
+uint64_t StateImage::position_bytes() const {
+  return OnLine(sizeof(Position)) + OnLine(tensor_state_bytes_);
 }
 
 absl::Status StateImage::WritePosition(const RunPosition& position,
@@ -143,11 +251,9 @@ absl::Status StateImage::WritePosition(const RunPosition& position,
 
 absl::StatusOr<RunPosition> StateImage::ReadPosition(std::span<const std::byte> image) const {
   Position words;
-  if (image.size() == bytes_) std::memcpy(&words, image.data(), sizeof(words));
-  if (image.size() != bytes_ || words.fingerprint != Fingerprint()) {
-    return absl::InternalError(absl::StrCat("the state that was handed over is another model's: ",
-                                            image.size(), " bytes, not ", bytes_));
-  }
+  const bool has_words = image.size() == position_bytes() || image.size() >= bytes_;
+  if (has_words) std::memcpy(&words, image.data(), sizeof(words));
+  if (!has_words || words.fingerprint != Fingerprint()) return OtherModel(image.size(), bytes_);
   const auto tensor_state = image.subspan(OnLine(sizeof(words)), tensor_state_bytes_);
   return RunPosition{
       .progress = {.step = words.step,

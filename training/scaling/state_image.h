@@ -13,6 +13,8 @@
 #include "absl/status/statusor.h"
 #include "geminid/checkpoint.h"
 #include "geminid/zero.h"
+#include "training/launch/handover_memory.h"
+#include "training/scaling/state_ranges.h"
 
 namespace geminid::trainer {
 
@@ -25,7 +27,14 @@ struct RunPosition {
 
 class StateImage {
  public:
-  // The image of the model's state with these parameters. `state` outlives the image.
+  // Elements of one array, some MiB at most.
+  struct Piece {
+    size_t array = 0;
+    uint64_t first = 0;
+    uint64_t elements = 0;
+  };
+
+  // Of the model's state, which outlives it, with these parameters.
   static absl::StatusOr<StateImage> Of(zero::ModelState* state,
                                        const std::vector<zero::Parameter>& parameters);
 
@@ -35,10 +44,31 @@ class StateImage {
   absl::Status Write(std::span<std::byte> image) const;
   // Writes the position. One rank does this.
   absl::Status WritePosition(const RunPosition& position, std::span<std::byte> image) const;
-  // INTERNAL: the image is of another model.
+  // Of an image, or of its first position_bytes() alone. INTERNAL: it is another model's.
   absl::StatusOr<RunPosition> ReadPosition(std::span<const std::byte> image) const;
-  // Reads this rank's shards, after ReadPosition. All ranks must call it.
+  uint64_t position_bytes() const;
+  // This rank's shards, of an image that has been read from so far. All ranks must.
   absl::Status Read(std::span<const std::byte> image) const;
+
+  // --- an image of which each of several hosts has a part ---
+
+  std::vector<StateRange> Shards() const;  // of this rank
+  // All arrays of these ranges, in their order.
+  std::vector<Piece> PiecesOf(const std::vector<StateRange>& ranges) const;
+  uint64_t BytesOf(const Piece& piece) const;
+  // Where it lies. The image is that large.
+  std::span<std::byte> In(std::span<std::byte> image, const Piece& piece) const;
+  // Of this rank's shards, as the image has them.
+  absl::Status Load(const Piece& piece, std::span<std::byte> bytes) const;
+  absl::Status Store(const Piece& piece, std::span<const std::byte> bytes) const;
+
+  // The image of a host that has these ranges alone: it ends with a table of them. Without a table
+  // it has all.
+  uint64_t BytesWithTable(const std::vector<StateRange>& ranges) const;
+  std::vector<StatePart> PartsWithTable(const std::vector<StateRange>& ranges) const;
+  void WriteTable(const std::vector<StateRange>& ranges, std::span<std::byte> image) const;
+  // What the image has. INTERNAL: no table of this model's.
+  absl::StatusOr<std::vector<StateRange>> ReadTable(std::span<const std::byte> image) const;
 
  private:
   struct Array {
@@ -48,6 +78,7 @@ class StateImage {
     uint64_t elements;
     uint64_t place;
   };
+  static std::vector<StateRange> WholeOf(const std::vector<Array>& arrays);
 
   StateImage(zero::ModelState* state, uint64_t tensor_state_bytes)
       : state_(state), tensor_state_bytes_(tensor_state_bytes) {}

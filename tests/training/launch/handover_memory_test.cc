@@ -202,6 +202,61 @@ TEST(HandoverMemory, OfLessThanItIsSaidToHave_IsNotMapped) {
   EXPECT_TRUE(absl::IsDataLoss((*memory)->Map(kBytes + 1).status()));
 }
 
+// Of a run over several hosts.
+TEST(HandoverMemory, OfAPartOfTheState_HasPagesForThatAlone) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok());
+  Handover handover = ToFour();
+  handover.number = 9;
+  handover.bytes = uint64_t{64} << 20;
+  constexpr uint64_t kMiddle = uint64_t{32} << 20, kPart = 8192;
+  ASSERT_TRUE((*memory)->BeginParts(handover, {{0, 100}, {kMiddle, kPart}}, kPart + 100).ok());
+  EXPECT_EQ((*memory)->mapped_bytes(), handover.bytes);
+  EXPECT_EQ((*memory)->held_bytes(), kPart + 100);
+  struct stat info = {};
+  fstat((*memory)->fd(), &info);
+  constexpr uint64_t kBlock = 512, kPages = 4;  // of the record, the begin, and the part
+  EXPECT_LE(static_cast<uint64_t>(info.st_blocks) * kBlock, kPart + kPages * 4096);
+  EXPECT_TRUE((*memory)->Map(handover.bytes).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      (*memory)->BeginParts(handover, {{0, 100}, {kMiddle, kPart}}, kPart)));
+}
+
+TEST(HandoverMemory, OfTheFirstHostsState_AdoptsThePartThatWasLeftForIt) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok());
+  Handover handover = ToFour();
+  handover.number = 9;
+  ASSERT_TRUE((*memory)->BeginParts(handover, {{0, kBytes}}, kAvailable).ok());
+  EXPECT_EQ((*memory)->complete(), std::nullopt);
+  (*memory)->Adopt(std::nullopt);
+  EXPECT_EQ((*memory)->held_bytes(), kBytes) << "ranks are leaving it";
+  (*memory)->Adopt(handover);
+  ASSERT_TRUE((*memory)->complete().has_value());
+  EXPECT_EQ((*memory)->complete()->number, 9u);
+  EXPECT_EQ((*memory)->complete()->step, 12u);
+  EXPECT_EQ((*memory)->mapped_bytes(), kBytes);
+  (*memory)->Adopt(std::nullopt);
+  EXPECT_EQ((*memory)->complete(), std::nullopt);
+  EXPECT_EQ((*memory)->mapped_bytes(), 0u);
+  EXPECT_EQ(SizeOf(**memory), 4096u);
+}
+
+TEST(HandoverMemory, OfAStateOfWhichItHasNothing_AdoptsItWithoutAnOldPart) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok());
+  Handover handover = ToFour();
+  handover.number = 9;
+  ASSERT_TRUE((*memory)->BeginParts(handover, {{0, kBytes}}, kAvailable).ok());
+  handover.number = 10;
+  (*memory)->Adopt(handover);
+  ASSERT_TRUE((*memory)->complete().has_value());
+  EXPECT_EQ((*memory)->complete()->number, 10u);
+  EXPECT_EQ((*memory)->mapped_bytes(), 0u);
+  EXPECT_EQ((*memory)->held_bytes(), 0u);
+  EXPECT_EQ((*memory)->NextNumber(), 11u);
+}
+
 TEST(HandoverMemory, OfARankThatHasNone_IsNone) {
   EXPECT_EQ(HandoverMemory::From([](const char*) -> const char* { return nullptr; }), nullptr);
   EXPECT_EQ(HandoverMemory::From([](const char*) { return "some"; }), nullptr);

@@ -3,14 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <map>
-#include <memory>
 #include <optional>
-#include <span>
-#include <string>
-#include <utility>
 #include <vector>
+
+#include "tests/training/scaling/rank_of_test.h"
 
 namespace geminid::trainer {
 namespace {
@@ -18,76 +14,7 @@ namespace {
 using zero::ParameterId;
 using zero::ShardRange;
 using zero::StateKind;
-
-constexpr uint64_t kElements = 10;
-
-// Two parameters of ten elements. Each of several ranks has its run of them; the second is frozen.
-class Rank final : public zero::ModelState {
- public:
-  Rank(uint64_t rank, uint64_t ranks, zero::DataType type)
-      : first_(kElements * rank / ranks), end_(kElements * (rank + 1) / ranks), type_(type) {}
-
-  std::vector<float>& At(ParameterId id, StateKind kind) {
-    std::vector<float>& values = values_[{static_cast<uint32_t>(id), kind}];
-    values.resize(kElements);
-    return values;
-  }
-
-  absl::Status Initialize(const Fill&) override { return absl::OkStatus(); }
-  void Invalidate(std::string) override {}
-  absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override {
-    return At(id, StateKind::kMaster);
-  }
-  std::vector<ShardRange> ShardOf(ParameterId) const override {
-    return {{.offset = first_, .elements = end_ - first_}};
-  }
-  bool HasState(ParameterId id, StateKind kind) const override {
-    return id == ParameterId{0} || kind == StateKind::kMaster;
-  }
-  zero::DataType state_type() const override { return type_; }
-  const char* optimizer_name() const override { return "adamw"; }
-  absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
-                         std::span<float> values) override {
-    std::copy_n(At(id, kind).begin() + static_cast<ptrdiff_t>(offset), values.size(),
-                values.begin());
-    return absl::OkStatus();
-  }
-  absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,
-                          std::span<const float> values) override {
-    std::ranges::copy(values, At(id, kind).begin() + static_cast<ptrdiff_t>(offset));
-    return absl::OkStatus();
-  }
-  absl::Status Restore(const zero::Progress&) override { return absl::OkStatus(); }
-  absl::StatusOr<zero::Progress> GetProgress() override { return progress; }
-  absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink>) override {
-    return absl::UnimplementedError("");
-  }
-  absl::Status WaitSnapshot() override { return absl::OkStatus(); }
-  std::optional<zero::Resumed> resumed() const override { return std::nullopt; }
-
-  zero::Progress progress = {.step = 12,
-                             .updates = 11,
-                             .loss_scaler = {.scale = 4096, .good_steps = 3, .overflows = 1},
-                             .tensor_state = {std::byte{1}, std::byte{2}, std::byte{3}}};
-
- private:
-  const uint64_t first_, end_;
-  const zero::DataType type_;
-  std::map<std::pair<uint32_t, StateKind>, std::vector<float>> values_;
-};
-
-std::vector<zero::Parameter> Parameters(int64_t elements = kElements) {
-  return {{.name = "trained", .shape = {2, elements / 2}}, {.name = "frozen", .shape = {elements}}};
-}
-
-StateImage ImageOf(Rank* rank, const std::vector<zero::Parameter>& parameters = Parameters()) {
-  return *StateImage::Of(rank, parameters);
-}
-
-// Small integers, which bf16 represents exactly.
-float ValueOf(uint32_t id, StateKind kind, uint64_t element) {
-  return static_cast<float>(id * 50 + static_cast<uint32_t>(kind) * 10 + element);
-}
+using Rank = RankOfTest;
 
 class StateImageOf : public ::testing::TestWithParam<zero::DataType> {};
 

@@ -262,8 +262,10 @@ class Parser {
             Subcommand::kScale);
     names(scale);
     scale
-        ->add_option("ranks", flags_.ranks,
-                     "How many it is to have from now on; auto: the daemon chooses again")
+        ->add_option(
+            "ranks", flags_.ranks,
+            "How many it is to have from now on, on its host or on the slots of its --hosts; "
+            "auto: the daemon chooses again")
         ->required();
     scale
         ->add_option("--at-most", flags_.at_most, "Seconds to wait for it; then the exit code is 6")

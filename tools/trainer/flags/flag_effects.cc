@@ -17,7 +17,6 @@ constexpr char kHosts[] =
     "--restarts "
     "or --max-ranks)";
 constexpr char kStateDisk[] = "--state-disk FOLDER, where the optimizer's state is";
-constexpr char kOneHost[] = "ranks on this host alone: state is handed over within one";
 constexpr char kMomentum[] = "--momentum above 0";
 constexpr char kTemperature[] = "--temperature above 0: at 0 the likeliest token is taken";
 
@@ -28,7 +27,6 @@ bool ReachesHosts(F f) {
                             !f.min_ranks.empty() || !f.max_ranks.empty();
   return !f.hosts.empty() || has_launcher;
 }
-bool IsOnOneHost(F f) { return f.hosts.empty(); }
 bool HasMomentum(F f) { return f.optimizer != "sgd" || (!f.momentum.empty() && f.momentum != "0"); }
 bool Chooses(F f) { return f.temperature != "0"; }
 // Whether the model masks tokens at random.
@@ -137,8 +135,8 @@ constexpr FlagEffect kTraining[] = {
     {"--eval-only"},
     {"--parallel"},
     {"--ranks"},
-    {"--min-ranks", IsOnOneHost, kOneHost},
-    {"--max-ranks", IsOnOneHost, kOneHost},
+    {"--min-ranks"},
+    {"--max-ranks"},
     {"--restarts"},
     {"--threads"},
     {"--timeout"},

@@ -74,8 +74,6 @@ const std::map<std::string, Case>& TrainingCases() {
       {"--save-over", {{"--save-over"}, {}, {"--save", "none"}}},
       {"--remote-shell", {{"--remote-shell", "rsh"}, {}, {"--hosts", "/dev/null"}}},
       {"--host-timeout", {{"--host-timeout", "3"}, {}, {"--hosts", "/dev/null"}}},
-      {"--min-ranks", {{"--min-ranks", "1"}, {"--hosts", "/dev/null"}, {"--ranks", "2"}}},
-      {"--max-ranks", {{"--max-ranks", "4"}, {"--hosts", "/dev/null"}, {"--ranks", "2"}}},
       {"--progress", {{"--progress", "lines"}, {"--quiet"}, {}}},
   };
   return cases;

@@ -29,12 +29,14 @@ MESHES = {
 }
 LLAMA = ["--model", "llama-tiny"]
 MIXTRAL = ["--model", "mixtral-tiny"]
+VIT = ["--model", "vit-tiny"]  # reads images
 # The flags of each row, by the row's begin. None: no flag decides it.
 ROWS = {
     "`--model` gpt2": [LLAMA, ["--model", "gpt2-tiny"]],
     "`--model` mistral": [["--model", "mistral-tiny"]],
     "`--model` qwen2": [["--model", "qwen3-tiny"], ["--model", "pythia-tiny"]],
     "`--model` bert": [["--model", "bert-tiny"]],
+    "`--model` vit": [VIT],
     "`--model` mixtral": [[*MIXTRAL, "--balance-loss", "0"]],
     "`--dtype fp32`": [["--dtype", "fp32"], ["--dtype", "bf16"]],
     "`--device cuda`": [["--device", "cuda"]],
@@ -105,7 +107,8 @@ def violations_of(page, refusal_of):
 
 def refusal_by(program):
     def refusal_of(flags):
-        done = subprocess.run([program, "--text", TEXT, *flags], capture_output=True, text=True, timeout=60, check=False)
+        data = "--images" if VIT[1] in flags else "--text"
+        done = subprocess.run([program, data, TEXT, *flags], capture_output=True, text=True, timeout=60, check=False)
         if done.returncode == 0:
             raise ValueError(f"it trained: {' '.join(flags)}")
         return None if TEXT in done.stderr else done.stderr.strip()

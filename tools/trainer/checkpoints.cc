@@ -117,8 +117,10 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState
     return resumed;
   }
   if (!options_.load.empty()) {
-    // Adapters that the folder does not have start with their initial values.
-    if (options_.model.lora_rank > 0) GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
+    // Adapters and a classifier that the folder does not have start with their initial values.
+    if (options_.model.lora_rank > 0 || options_.model.classifies()) {
+      GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
+    }
     GEMINID_RETURN_IF_ERROR(
         WithPath("--load", options_.load, LoadModelValues(options_, state_, parameters_)));
     GEMINID_ASSIGN_OR_RETURN(const std::string remark, RemarkOfFrozen(options_, parameters_));

@@ -54,7 +54,8 @@ absl::StatusOr<Report> ReportOf(const EvaluatedRun& run, const DataListing& data
   report.validation_tokens = run.evaluation.tokens;
   report.ended_by = run.evaluation.signal != 0 ? SignalName(run.evaluation.signal) : "evaluation";
   if (run.evaluation.signal != 0) return report;
-  report.validation = {{.step = 0, .loss = run.evaluation.loss}};
+  report.validation = {
+      {.step = 0, .loss = run.evaluation.loss, .accuracy = run.evaluation.accuracy}};
   report.step_seconds = {run.evaluation.seconds};
   return report;
 }
@@ -63,6 +64,10 @@ std::string Words(const TrainOptions& options, const Evaluation& evaluation) {
   std::string words =
       evaluation.signal != 0
           ? absl::StrCat("stopped by ", SignalName(evaluation.signal), " before there was a loss")
+      : evaluation.accuracy
+          ? absl::StrFormat("loss %.4f, accuracy %.2f%%, of %d images in %.1fs", evaluation.loss,
+                            100 * *evaluation.accuracy, evaluation.tokens / options.model.context,
+                            evaluation.seconds)
           : absl::StrFormat("loss %.4f, perplexity %.4g, of %d tokens in %.1fs", evaluation.loss,
                             std::exp(evaluation.loss), evaluation.tokens, evaluation.seconds);
   if (!options.report.empty()) absl::StrAppend(&words, "; the report is ", options.report);

@@ -240,9 +240,9 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(context_.run_memory.Keep(RunNote::kData, began_with));
     }
     if (began_with != found) {
-      other_data_ = absl::FailedPreconditionError(absl::StrCat(
-          options_.shards.empty() ? "--text" : "--shards", " is ", found, ", and was ", began_with,
-          ", when the run began; its next steps would learn other data than it says"));
+      other_data_ = absl::FailedPreconditionError(
+          absl::StrCat(DataFlagOf(options_), " is ", found, ", and was ", began_with,
+                       ", when the run began; its next steps would learn other data than it says"));
     }
     (*terms)[kDataTerm] = std::move(began_with);
     (*terms)[kMeshTerm] = rank_.mesh->ToString();
@@ -409,10 +409,12 @@ class RankTrainer {
             evaluate, [this] { return end_->Ask(); }, options_.parallel.pipeline));
     if (!mine.has_value()) return absl::OkStatus();
     phases_.SetValidationSeconds(SecondsSince(began));
-    std::vector<double> sum = {*mine};
+    std::vector<double> sum = {*mine, static_cast<double>(validation_->right().value_or(0))};
     GEMINID_RETURN_IF_ERROR(rank_.sums->AllReduce(sum, sum, collectives::ReduceOp::kSum));
-    reporter_.report().validation.push_back(
-        {done, sum[0] / static_cast<double>(validation_->targets())});
+    const auto targets = static_cast<double>(validation_->targets());
+    ValidationLoss& measured = reporter_.report().validation.emplace_back();
+    measured = {.step = done, .loss = sum[0] / targets};
+    if (validation_->right()) measured.accuracy = sum[1] / targets;
     return absl::OkStatus();
   }
 

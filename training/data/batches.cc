@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "training/data/images.h"
 #include "training/data/masked_tokens.h"
 #include "training/nn/parallel/sequence/zigzag.h"
 
@@ -49,20 +50,38 @@ absl::Status Batches::AppendMaskedPiece(uint64_t start, uint64_t stream) {
   return absl::OkStatus();
 }
 
+// Its first token has the label.
+absl::Status Batches::AppendImage(uint64_t number) {
+  const ImageShape& image = *plan_.image;
+  targets_.resize(targets_.size() + image.tokens(), kNoTarget);
+  int32_t* const label = &*(targets_.end() - static_cast<ptrdiff_t>(image.tokens()));
+  GEMINID_RETURN_IF_ERROR(data_.source->Read(data_.first + number, std::span(label, 1)));
+  const uint64_t elements = image.patches() * image.patch_elements();
+  patches_.resize(patches_.size() + elements);
+  return data_.source->images()->ReadPatches(data_.first + number,
+                                             std::span(patches_).last(elements));
+}
+
 template <typename StartOf, typename StreamOf>
 absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf& start_of,
                                            const StreamOf& stream_of) {
   const Positions positions = PositionsOf(plan_);
   tokens_.clear();
   targets_.clear();
+  patches_.clear();
   for (uint64_t sample = first_sample; sample < first_sample + sequences(); ++sample) {
     const uint64_t start = start_of(sample);
+    if (plan_.image) {
+      GEMINID_RETURN_IF_ERROR(AppendImage(start));
+      continue;
+    }
     GEMINID_RETURN_IF_ERROR(plan_.masking ? AppendMaskedPiece(start, stream_of(sample, start))
                                           : AppendPiece(start));
   }
   return MicroBatch{.shape = {.sequences = sequences(), .sequence_length = length()},
                     .tokens = tokens_,
                     .targets = targets_,
+                    .patches = patches_,
                     .positions = positions,
                     .dropout = {.first_sample = first_sample}};
 }
@@ -75,7 +94,9 @@ absl::StatusOr<MicroBatch> Batches::GetFrom(uint64_t first_sample) {
   return Gather(
       first_sample + plan_.rank * sequences(),
       [this](uint64_t sample) {
-        return StartOfSample(plan_.sampling, plan_.seed, data_.tokens, plan_.context, sample);
+        // An image is a sequence of one, with none after it.
+        const uint64_t beyond = plan_.image ? 1 : 0, length = plan_.image ? 1 : plan_.context;
+        return StartOfSample(plan_.sampling, plan_.seed, data_.tokens + beyond, length, sample);
       },
       [this](uint64_t sample, uint64_t) { return MaskStreamOfSample(plan_.seed, sample); });
 }

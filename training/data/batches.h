@@ -11,6 +11,7 @@
 #include "training/data/sampling.h"
 #include "training/data/token_source.h"
 #include "training/models/masking.h"
+#include "training/models/model_config.h"
 #include "training/nn/micro_batch.h"
 
 namespace geminid::trainer {
@@ -28,6 +29,7 @@ struct BatchPlan {
   // Set: the targets are masked tokens, and random tokens are below `vocabulary`. Unset: the target
   // is the next token.
   std::optional<Masking> masking = std::nullopt;
+  std::optional<ImageShape> image = std::nullopt;  // of images, whose tokens are the context
   uint64_t vocabulary = 0;
   bool zigzag = false;  // a slice is two chunks, one from the front and one from the back
 };
@@ -56,17 +58,19 @@ class Batches {
   // 0: this kind of sampling has no epochs.
   uint64_t samples_per_epoch() const {
     const bool has_epochs = plan_.sampling != Sampling::kReplacement;
-    return has_epochs ? WindowsIn(data_.tokens, plan_.context) : 0;
+    return has_epochs ? SamplesIn(data_, plan_.context) : 0;
   }
 
   uint64_t tokens_per_micro_batch() const { return sequences() * length(); }  // of this rank
   uint64_t tokens_per_step() const {                                          // of all ranks
     return plan_.accumulate * plan_.batch * plan_.context;
   }
+  bool has_labels() const { return plan_.image.has_value(); }  // of images, one of each
   uint64_t tokens_per_sequence() const { return plan_.context; }
   // The number of targets of each sequence. A masked sequence with too many special tokens has
   // fewer, but means of losses are divided by this number all the same.
   uint64_t targets_per_sequence() const {
+    if (plan_.image) return 1;
     return plan_.masking ? MaskedTokens(plan_.context) : plan_.context;
   }
   // An equal share of a micro-batch's targets for each rank that has a slice of the same sequences.
@@ -79,17 +83,20 @@ class Batches {
   Batches(const TokenRange& data, const BatchPlan& plan) : data_(data), plan_(plan) {}
   uint64_t sequences() const { return plan_.batch / plan_.world_size; }
   uint64_t length() const { return plan_.context / plan_.pieces; }
-  uint64_t starts() const { return data_.tokens - plan_.context; }
+  // Of sequences, from the first of which on one may begin.
+  uint64_t starts() const { return plan_.image ? data_.tokens : data_.tokens - plan_.context; }
   template <typename StartOf, typename StreamOf>
   absl::StatusOr<MicroBatch> Gather(uint64_t first_sample, const StartOf& start_of,
                                     const StreamOf& stream_of);
   absl::Status AppendPiece(uint64_t start);
   absl::Status AppendMaskedPiece(uint64_t start, uint64_t stream);
+  absl::Status AppendImage(uint64_t number);
 
   TokenRange data_;
   BatchPlan plan_;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> targets_;
+  std::vector<float> patches_;
 };
 
 // INVALID_ARGUMENT unless `world_size` divides `batch`.

@@ -6,19 +6,26 @@
 #include "absl/strings/str_cat.h"
 #include "base/printable.h"
 #include "base/status_macros.h"
+#include "training/data/sampling.h"
 
 namespace geminid::trainer {
 namespace {
 
 std::string SequenceTakes(const TokenRange& range, uint64_t context) {
+  if (range.source->images() != nullptr) {
+    return absl::StrCat(range.tokens, " images, but it takes one at least");
+  }
   const std::string unit = range.source->unit();
   return absl::StrCat(range.tokens, " ", unit, ", but one sequence takes ", context + 1,
                       " (the context and the ", unit.substr(0, unit.size() - 1), " after it)");
 }
 
-// "give --context 99 or less, or ", if any context fits.
-std::string ContextThatFits(uint64_t tokens) {
-  return tokens < 2 ? "" : absl::StrCat("give --context ", tokens - 1, " or less, or ");
+// "--context 99 or less", if any does.
+std::string ContextThatFits(const TokenRange& range) {
+  const uint64_t tokens = range.tokens;
+  return tokens < 2 || range.source->images() != nullptr
+             ? ""
+             : absl::StrCat("give --context ", tokens - 1, " or less, or ");
 }
 
 }  // namespace
@@ -55,11 +62,14 @@ std::string FirstDifference(const DataListing& was, const DataListing& is) {
              : absl::StrCat("'", base::Printable(before.begin()->first), "' is no longer there");
 }
 
+uint64_t SamplesIn(const TokenRange& range, uint64_t context) {
+  return range.source->images() != nullptr ? range.tokens : WindowsIn(range.tokens, context);
+}
+
 absl::Status CheckLength(const TokenRange& range, uint64_t context) {
-  if (range.tokens > context) return absl::OkStatus();
+  if (SamplesIn(range, context) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the data has ", SequenceTakes(range, context),
-                                                 "; ", ContextThatFits(range.tokens),
-                                                 "more data"));
+                                                 "; ", ContextThatFits(range), "more data"));
 }
 
 absl::Status AppendSequence(const TokenRange& range, uint64_t start, uint64_t count,
@@ -80,10 +90,10 @@ absl::StatusOr<Split> SplitTokens(const TokenSource& source, double share, uint6
                        .held_out = {&source, source.tokens() - held, held}};
   if (share == 0) return split;
   for (const TokenRange& part : {split.training, split.held_out}) {
-    if (part.tokens > context) continue;
+    if (SamplesIn(part, context) > 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--validation ", share, " leaves ", part.first == 0 ? "training " : "validation ",
-        SequenceTakes(part, context), "; ", ContextThatFits(part.tokens), "more data, or a ",
+        SequenceTakes(part, context), "; ", ContextThatFits(part), "more data, or a ",
         part.first == 0 ? "smaller" : "larger", " share"));
   }
   return split;

@@ -1,4 +1,5 @@
-// The interface of training data: tokens by number, from a text or from token files.
+// The interface of training data: tokens by number, from a text or from token files, or the labels
+// of images.
 #ifndef GEMINID_TRAINING_DATA_TOKEN_SOURCE_H_
 #define GEMINID_TRAINING_DATA_TOKEN_SOURCE_H_
 
@@ -45,12 +46,14 @@ struct TokenCheck {
 // Called after each block that was read.
 using OnBytesRead = std::function<void(uint64_t done, uint64_t of)>;
 
+class Images;  // images.h
+
 // Immutable; any number of threads may read.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
   virtual uint64_t tokens() const = 0;
-  // "bytes" or "tokens", for messages.
+  // "bytes", "tokens" or "images", for messages.
   virtual const char* unit() const = 0;
   // Writes the tokens [first, first + out.size()), which must exist. INVALID_ARGUMENT names the
   // file and the position of a token outside of the vocabulary.
@@ -58,6 +61,9 @@ class TokenSource {
   // Looks at all tokens of the part. The error is that of Read for the first token outside of the
   // vocabulary.
   virtual absl::Status Check(const TokenCheck&) const { return absl::OkStatus(); }
+
+  // Whose labels the tokens are: each is a sample by itself. Null: a sample is a sequence.
+  virtual const Images* images() const { return nullptr; }
 
   const DataListing& listing() const { return listing_; }
 
@@ -74,8 +80,11 @@ struct TokenRange {
   static TokenRange All(const TokenSource& source) { return {&source, 0, source.tokens()}; }
 };
 
-// INVALID_ARGUMENT unless the range holds at least one sequence and the token after it. The error
-// says the largest context that fits.
+// How many samples an epoch has: images, or sequences with the token after each.
+uint64_t SamplesIn(const TokenRange& range, uint64_t context);
+
+// INVALID_ARGUMENT unless the range holds at least one sample; says the largest context that would
+// do.
 absl::Status CheckLength(const TokenRange& range, uint64_t context);
 
 // Appends the tokens [start, start + count) of the range as inputs, and the tokens one position

@@ -83,8 +83,13 @@ class Evaluator {
     evaluation_.tokens = validation_->tokens();
     if (!mine.has_value()) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const double sum, end_->Add(*mine));
+    const auto targets = static_cast<double>(validation_->targets());
+    if (const std::optional<uint64_t> right = validation_->right()) {
+      GEMINID_ASSIGN_OR_RETURN(const double all, end_->Add(static_cast<double>(*right)));
+      evaluation_.accuracy = all / targets;
+    }
     evaluation_.signal = 0;  // it came too late to end anything
-    evaluation_.loss = sum / static_cast<double>(validation_->targets());
+    evaluation_.loss = sum / targets;
     evaluation_.seconds = absl::ToDoubleSeconds(base::MonotonicNow() - began);
     return absl::OkStatus();
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,7 +19,8 @@ namespace geminid::trainer {
 
 struct Evaluation {
   int signal = 0;       // the signal that ended it before there was a loss; 0: none
-  double loss = 0;      // the mean over the tokens
+  double loss = 0;      // the mean over the tokens, or the images
+  std::optional<double> accuracy = std::nullopt;  // of a classifier: the share that is right
   uint64_t tokens = 0;  // of all ranks
   double seconds = 0;   // of the measurement alone
   uint64_t threads = 1;

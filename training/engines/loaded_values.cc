@@ -29,6 +29,8 @@ using checkpoint::TensorSet;
 
 constexpr char kHead[] = "lm_head.weight";
 constexpr char kHeadOfGptNeox[] = "embed_out.weight";
+constexpr char kClassifier[] = "classifier.weight";
+constexpr char kClassifierPrefix[] = "classifier.";
 constexpr char kHeadOfBert[] = "cls.predictions.decoder.weight";
 constexpr char kBiasOfBert[] = "cls.predictions.bias";
 constexpr char kSecondBiasOfBert[] = "cls.predictions.decoder.bias";  // the same once more
@@ -145,6 +147,22 @@ absl::Status CheckNoAdapterBeside(const std::string& folder) {
       "move its files out of the folder"));
 }
 
+// Whether the classifier begins at random: where --classes gives another number than the folder
+// has, or the folder has none.
+absl::StatusOr<bool> BeginsClassifier(const TensorSet& set, const std::string& folder,
+                                      const TrainOptions& options) {
+  if (!options.model.classifies() || options.eval_only) return false;
+  const bool is_given = std::ranges::find(options.given, "--classes") != options.given.end();
+  if (set.file_of().contains(kClassifier)) {
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, set.Find(kClassifier));
+    return is_given && found.tensor->shape.front() != options.model.classes;
+  }
+  if (is_given) return true;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", folder, "' has no classifier ('", kClassifier,
+                   "'); give --classes the number of labels, and one begins at random"));
+}
+
 // Tensors that no parameter asks for, such as buffers, are passed over; trained ones are refused.
 absl::Status CheckNothingIsLeftOut(const TensorSet& set, const std::string& folder,
                                    const ModelConfig& model, const std::set<std::string>& asked) {
@@ -186,8 +204,10 @@ absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* stat
   if (set.file_of().contains(names.head()) && !asked.contains(names.head())) {
     GEMINID_RETURN_IF_ERROR(CheckHead(set, folder, names.head(), names.Of(parameters.front())));
   }
+  GEMINID_ASSIGN_OR_RETURN(const bool begins, BeginsClassifier(set, folder, options));
   return checkpoint::LoadValues(folder, state, parameters, [&](const zero::Parameter& parameter) {
-    return names.Of(parameter);
+    const bool begins_here = begins && parameter.name.starts_with(kClassifierPrefix);
+    return begins_here ? std::string() : names.Of(parameter);
   });
 }
 

@@ -17,8 +17,10 @@ absl::StatusOr<std::optional<double>> Validation::Run(const Evaluate& evaluate, 
   // Filling and emptying the pipeline costs stages - 1 of so many.
   const uint64_t stride = stages == 1 ? 1 : 4 * static_cast<uint64_t>(stages);
   double sum = 0;
+  right_ = 0;
   for (uint64_t i = 0; i < count_; ++i) {
-    GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, batches_.GetEven(i, count_));
+    GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_.GetEven(i, count_));
+    if (batches_.has_labels()) batch.right = &right_;
     GEMINID_ASSIGN_OR_RETURN(const double loss, evaluate(batch));
     sum += loss;
     if (i + 1 == count_ || (i + 1) % stride != 0) continue;

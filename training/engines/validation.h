@@ -32,6 +32,10 @@ class Validation {
   using Ends = std::function<absl::StatusOr<bool>()>;
   absl::StatusOr<std::optional<double>> Run(const Evaluate& evaluate, const Ends& ends,
                                             int stages = 1);
+  // In the last Run, how many of this rank's images got their label; unset: it has no images.
+  std::optional<uint64_t> right() const {
+    return batches_.has_labels() ? std::optional(right_) : std::nullopt;
+  }
   uint64_t micro_batches() const { return count_; }
   uint64_t tokens() const { return count_ * batches_.tokens_per_step(); }  // of all ranks
   // Of these, over how many the loss is a mean.
@@ -46,6 +50,7 @@ class Validation {
   Batches batches_;
   uint64_t every_steps_;
   uint64_t count_;
+  uint64_t right_ = 0;
 };
 
 }  // namespace geminid::trainer

@@ -44,8 +44,8 @@ class Search {
 
   absl::Status TryBatchAndNodes(const Model& model) {
     GEMINID_RETURN_IF_ERROR(TrySequences());
-    const bool image = model.untrained.patch_elements > 0;  // an image's sequence length is fixed
-    if (!image) GEMINID_RETURN_IF_ERROR(TrySequenceLength());
+    // An image's sequence length is fixed.
+    if (!model.image) GEMINID_RETURN_IF_ERROR(TrySequenceLength());
     return TryNodes();
   }
 

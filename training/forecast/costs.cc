@@ -23,14 +23,13 @@ std::uint64_t OutputRows(const Model& m, const Batch& batch) {
 }
 
 std::uint64_t LogitBytes(const Model& m, const Batch& batch) {
-  return (kElementBytes + kFloatBytes) * std::min(OutputRows(m, batch), kLogitRows) *
-         (m.classifies() ? m.untrained.classes : m.vocabulary);
+  return (kElementBytes + kFloatBytes) * std::min(OutputRows(m, batch), kLogitRows) * m.logits();
 }
 
 // The bytes of the batch itself.
 std::uint64_t InputBytes(const Model& m, const Batch& batch) {
-  if (m.untrained.patch_elements > 0) {
-    return kElementBytes * batch.tokens() * m.untrained.patch_elements +
+  if (m.image) {
+    return kElementBytes * batch.tokens() * m.image->patch_elements() +
            kIndexBytes * batch.sequences;
   }
   return (m.has_both() ? 3 : 2) * kIndexBytes * batch.tokens();

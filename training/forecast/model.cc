@@ -29,7 +29,7 @@ absl::Status CheckRanges(const Model& model) {
     std::uint64_t value, least, most;
   };
   const trainer::Untrained& more = model.untrained;
-  const bool patches = more.patch_elements > 0;
+  const trainer::ImageShape image = model.image.value_or(trainer::ImageShape{});
   // A family with experts has a number of them.
   const bool routed = model.experts > 0 || model.family == trainer::Family::kMixtral;
   const std::uint64_t experts = routed ? model.experts : 1;
@@ -45,14 +45,13 @@ absl::Status CheckRanges(const Model& model) {
            Range{"the number of experts", experts, 1, kExpertsMax},
            Range{"the number of experts per token", routed ? model.experts_per_token : 1, 1,
                  experts},
-           Range{"the vocabulary", model.vocabulary, patches ? 0u : 1u,
-                 patches ? 0 : kVocabularyMax},
-           Range{"the number of elements of a patch", more.patch_elements, 0, kWidthMax},
+           Range{"the vocabulary", model.vocabulary, model.image ? 0u : 1u,
+                 model.image ? 0 : kVocabularyMax},
+           Range{"the number of elements of a patch", image.patch_elements(), 0, kWidthMax},
            Range{"the number of positions", model.position_table_rows(), 0, kVocabularyMax},
-           Range{"the number of other rows", more.other_rows, 0, kVocabularyMax},
            Range{"the number of types of token", model.token_type_rows(), 0, kVocabularyMax},
            Range{"the number of relative positions", more.relative_buckets, 0, kVocabularyMax},
-           Range{"the number of classes", more.classes, model.classifies() ? 1u : 0u,
+           Range{"the number of classes", model.classes, model.classifies() ? 1u : 0u,
                  kVocabularyMax},
            Range{"the context", model.position_rows(), 1, kVocabularyMax},
            Range{"the number of norms per layer", model.norms_per_layer(), 1, 2},
@@ -80,7 +79,7 @@ absl::Status Validate(const Model& model) {
   GEMINID_RETURN_IF_ERROR(CheckRanges(model));
   GEMINID_RETURN_IF_ERROR(
       CheckDivides("key/value heads", model.kv_heads, "that of heads", model.heads));
-  if (model.untrained.patch_elements > 0 && !model.classifies()) {
+  if (model.image && !model.classifies()) {
     return absl::InvalidArgumentError("patches have no vocabulary; the model must classify");
   }
   return absl::OkStatus();
@@ -92,11 +91,12 @@ std::vector<Tensor> Tensors(const Model& model) {
   std::vector<Tensor> tensors;
   tensors.reserve(parameters.specs.size());
   for (const trainer::ParameterSpec& spec : parameters.specs) {
-    Tensor& tensor =
-        tensors.emplace_back(Tensor{.columns = static_cast<std::uint64_t>(spec.shape.back()),
-                                    .used_by = spec.used_by,
-                                    .layer = spec.layer});
-    if (spec.shape.size() > 1) tensor.rows = static_cast<std::uint64_t>(spec.shape.front());
+    Tensor& tensor = tensors.emplace_back(
+        Tensor{.columns = spec.elements(), .used_by = spec.used_by, .layer = spec.layer});
+    if (spec.shape.size() > 1) {
+      tensor.rows = static_cast<std::uint64_t>(spec.shape.front());
+      tensor.columns /= tensor.rows;
+    }
     if (in_out && spec.is_layer_matrix()) std::swap(tensor.rows, tensor.columns);
   }
   const bool has_table = model.vocabulary > 0;

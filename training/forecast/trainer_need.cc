@@ -114,6 +114,7 @@ LibraryBytes AttentionBytesOf(const WorkspaceShape& shape) {
 // A piece of a sequence may have all of the sequence's masked tokens.
 std::uint64_t RowsWithTargets(const WorkspaceShape& shape) {
   const std::uint64_t tokens = shape.batch.tokens();
+  if (shape.classifies) return shape.batch.sequences;
   if (!shape.masks) return tokens;
   const std::uint64_t whole =
       shape.whole_sequence > 0 ? shape.whole_sequence : shape.batch.sequence_length;
@@ -166,9 +167,10 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
                                                hidden * (2 * element + sizeof(float)))
                                    : 0;
   const std::uint64_t rows = RowsWithTargets(shape);
-  // The head of a masked language model has copies of the rows, and the outputs of its layers.
+  // There are copies of the rows that have targets, and the outputs of the layers of a head.
+  const bool chooses = shape.masks || shape.classifies;
   const std::uint64_t head =
-      shape.masks ? 6 * rows * hidden * element + 8 * (tokens + 2 * rows + 1) : 0;
+      chooses ? 6 * rows * hidden * element + 8 * (tokens + 2 * rows + 1) : 0;
   const std::uint64_t output =
       rows * base::RoundUp(shape.vocabulary, kLogitAlignment) * (element + sizeof(float)) + head;
   // If the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices, each
@@ -180,11 +182,18 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
       std::max({copies(tokens, hidden, std::max(head_columns, wide)),
                 copies(tokens, hidden, std::min(shape.mlp_columns, shape.intermediate)),
                 copies(rows, hidden, shape.vocabulary)});
+  // The patches stay. An image's rows are computed from them before there are inputs, and their
+  // gradients when the inputs are gone.
+  const std::uint64_t patches = tokens * shape.patch_elements * element;
+  const std::uint64_t embedding =
+      shape.patch_elements == 0
+          ? 0
+          : patches + 3 * stream + copies(tokens, hidden, shape.patch_elements);
   const std::uint64_t inputs = (shape.parallel_block ? 1 : 2) * shape.layers;
   const std::uint64_t step =
-      (inputs + 2) * stream + 2 * stream + 2 * tokens * (wide - hidden) * element +
+      patches + (inputs + 2) * stream + 2 * stream + 2 * tokens * (wide - hidden) * element +
       tokens * hidden * sizeof(float) + std::max({attention, mlp + routed, output}) + product;
-  return std::max(step, library.in_its_test);
+  return std::max({step, embedding, library.in_its_test});
 }
 
 std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
@@ -198,8 +207,8 @@ std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
 
 bool TrainerTrains(const Model& model) {
   // Not OPT-350m, whose norms come after the layers.
-  const bool as_trained =
-      model.last_norm() && model.table_columns() == model.hidden && !model.classifies();
+  const bool as_trained = model.last_norm() && model.table_columns() == model.hidden &&
+                          model.classifies() == model.image.has_value();
   const bool by_type = model.name == Name(model.family) && model.traits().trains();
   return (by_type && as_trained) || TrainersOwn(model.name) != nullptr;
 }
@@ -211,11 +220,13 @@ WorkspaceShape WorkspaceShapeOf(const Model& model) {
           .kv_heads = model.kv_heads,
           .head_dim = model.head_dim(),
           .intermediate = model.intermediate,
-          .vocabulary = model.vocabulary,
+          .vocabulary = model.logits(),
           .experts = model.routed() ? model.experts : 0,
           .norms_heads = model.norms_heads(),
           .parallel_block = model.parallel(),
-          .masks = model.masks()};
+          .masks = model.masks(),
+          .classifies = model.classifies(),
+          .patch_elements = model.image ? model.image->patch_elements() : 0};
 }
 
 }  // namespace geminid::forecast

@@ -23,11 +23,13 @@ struct WorkspaceShape {
   std::uint64_t kv_heads = 0;
   std::uint64_t head_dim = 0;
   std::uint64_t intermediate = 0;
-  std::uint64_t vocabulary = 0;
+  std::uint64_t vocabulary = 0;  // or classes
   std::uint64_t experts = 0;    // 0: no router
   bool norms_heads = false;     // of queries and keys, so that all heads are computed at once
   bool parallel_block = false;  // attention and MLP have the same input
   bool masks = false;           // the output layer only reads masked tokens
+  bool classifies = false;      // it only reads a token of each sequence
+  std::uint64_t patch_elements = 0;  // of an image's patch that becomes a token; 0: no images
   std::uint64_t whole_sequence = 0;  // the sequence that the batch has a piece of; 0: no pieces
   std::uint64_t element_bytes = kElementBytes;
   Batch batch = {};

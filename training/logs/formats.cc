@@ -79,6 +79,9 @@ std::string JsonLine(const StepRecord& record) {
   json.Key("time").Value(UnixSeconds(record.time));
   json.Key("loss").Value(record.loss);
   if (record.validation_loss) json.Key("validation_loss").Value(*record.validation_loss);
+  if (record.validation_accuracy) {
+    json.Key("validation_accuracy").Value(*record.validation_accuracy);
+  }
   if (record.epoch) json.Key("epoch").Value(*record.epoch);
   json.Key("gradient_norm").Value(record.gradient_norm);
   json.Key("learning_rate").Value(record.learning_rate);
@@ -112,6 +115,9 @@ std::string StepEvent(const StepRecord& record) {
   std::string summary;
   AppendScalar("loss/train", record.loss, &summary);
   if (record.validation_loss) AppendScalar("loss/validation", *record.validation_loss, &summary);
+  if (record.validation_accuracy) {
+    AppendScalar("accuracy/validation", *record.validation_accuracy, &summary);
+  }
   if (record.epoch) AppendScalar("progress/epoch", *record.epoch, &summary);
   AppendScalar("optimizer/gradient_norm", record.gradient_norm, &summary);
   AppendScalar("optimizer/learning_rate", record.learning_rate, &summary);

@@ -76,8 +76,12 @@ std::string FormatFlops(double per_second) {
 
 std::string FormatProgress(const ProgressSample& sample, size_t columns) {
   const std::string flops = FormatFlops(sample.flops_per_second);
-  const std::string validation =
-      sample.validation_loss ? absl::StrCat("validation ", FormatLoss(*sample.validation_loss)) : "";
+  std::string validation = sample.validation_loss
+                               ? absl::StrCat("validation ", FormatLoss(*sample.validation_loss))
+                               : "";
+  if (sample.validation_accuracy) {
+    absl::StrAppendFormat(&validation, " (%.1f%%)", 100 * *sample.validation_accuracy);
+  }
   constexpr size_t kDevice = 6;
   constexpr size_t kStall = 8;
   std::vector<Piece> pieces = {

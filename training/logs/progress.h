@@ -23,6 +23,7 @@ struct ProgressSample {
   uint64_t steps = 0;
   double loss = 0;
   std::optional<double> validation_loss = std::nullopt;  // the last one measured
+  std::optional<double> validation_accuracy = std::nullopt;  // likewise, of a classifier
   uint64_t non_finite_losses = 0;
   double tokens_per_second = 0;
   double flops_per_second = 0;

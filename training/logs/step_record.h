@@ -15,6 +15,7 @@ struct StepRecord {
   absl::Time time;
   double loss = 0;
   std::optional<double> validation_loss = std::nullopt;  // if it was measured after this step
+  std::optional<double> validation_accuracy = std::nullopt;  // likewise, of a classifier
   std::optional<double> epoch = std::nullopt;            // epochs done; unset: run without epochs
   double gradient_norm = 0;                              // before clipping
   double learning_rate = 0;

@@ -19,15 +19,6 @@ Head ReadHead(ConfigKeys& keys) {
   return Head::kMaskedLanguage;
 }
 
-Activation ReadActivation(ConfigKeys& keys) {
-  const std::string name = keys.Word("hidden_act", "gelu");
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::kGelu;
-  if (name == "relu") return Activation::kRelu;
-  keys.Require(name == "gelu",
-               "'hidden_act' is neither gelu, gelu_new, gelu_pytorch_tanh nor relu");
-  return Activation::kGeluErf;
-}
-
 void ReadMasking(ConfigKeys& keys, ModelConfig* model) {
   if (!keys.Has(kMaskTokenKey)) return;
   model->masking = {.mask_token = keys.Count(kMaskTokenKey),
@@ -42,7 +33,7 @@ void ReadBert(ConfigReader& from, ModelConfig* model) {
   model->token_types = keys.Count("type_vocab_size", 2);
   model->tied = keys.Flag("tie_word_embeddings", true);
   model->untrained.head = ReadHead(keys);
-  if (model->classifies()) model->untrained.classes = ReadClasses(keys);
+  if (model->classifies()) model->classes = ReadClasses(keys);
   keys.Require(!keys.Flag("is_decoder", false) && !keys.Flag("add_cross_attention", false),
                "'is_decoder' or 'add_cross_attention' is true; BERT is known as an encoder alone");
   if (const std::string kind = keys.Word("position_embedding_type", "absolute");

@@ -76,6 +76,15 @@ void ReadEncoder(ConfigKeys& keys, ModelConfig* model) {
   model->intermediate = keys.Count("intermediate_size");
 }
 
+Activation ReadActivation(ConfigKeys& keys) {
+  const std::string name = keys.Word("hidden_act", "gelu");
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::kGelu;
+  if (name == "relu") return Activation::kRelu;
+  keys.Require(name == "gelu",
+               "'hidden_act' is neither gelu, gelu_new, gelu_pytorch_tanh nor relu");
+  return Activation::kGeluErf;
+}
+
 uint64_t ReadClasses(ConfigKeys& keys) {
   const uint64_t named = keys.Members("id2label");
   return keys.Count("num_labels", named > 0 ? named : 2);

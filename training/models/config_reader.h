@@ -28,7 +28,9 @@ void ReadSpecialTokens(ConfigReader& from, std::optional<uint64_t> usual_first,
 
 // Reads the sizes of an encoder of 2018: LayerNorm, biases, and equal numbers of keys and queries.
 void ReadEncoder(ConfigKeys& keys, ModelConfig* model);
-// The number of a classifier's classes: the number of their names, else 'num_labels', else 2.
+// Of 'hidden_act': gelu, gelu_new, gelu_pytorch_tanh or relu.
+Activation ReadActivation(ConfigKeys& keys);
+// How many a classifier has: by name, by number, or the two of a configuration that says neither.
 uint64_t ReadClasses(ConfigKeys& keys);
 
 // Newer versions of transformers write 'rope_parameters'. Older ones write `theta` ('rope_theta' in

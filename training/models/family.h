@@ -23,9 +23,11 @@ struct ModelConfig;
 //   with experts, Qwen2 (arXiv:2407.10671) with biases of queries, keys and values, Qwen3
 //   (arXiv:2505.09388) with a norm of each head of queries and keys, Gemma and Phi-3.
 // GPT-NeoX (arXiv:2204.06745; Pythia, arXiv:2304.01373): LayerNorm, GELU and biases as GPT-2, but
-//   rotary positions for a part of each head, two tables, and usually a parallel block.
-// BERT (arXiv:1810.04805): an encoder that predicts masked tokens, with learned positions, token
-//   types, LayerNorm after each sublayer, exact GELU and biases.
+//   rotary positions of a part of each head, two tables, and as a rule a parallel block.
+// BERT (arXiv:1810.04805): an encoder with learned positions and types of token, LayerNorm behind
+//   each sublayer, exact GELU and biases, that foretells tokens that were masked.
+// ViT (arXiv:2010.11929): an encoder of the patches of an image, with norms as GPT-2 and exact
+//   GELU, that classifies it.
 enum class Family : uint8_t {
   kBert,
   kFalcon,
@@ -74,6 +76,8 @@ enum class Projection : uint8_t { kApart, kInBlocks, kByHead };
 struct ParameterNames {
   const char* tokens = "model.embed_tokens.weight";
   const char* positions = "";
+  const char* patches = "patches";    // of images
+  const char* class_token = "class";  // likewise
   const char* token_types = "types";
   const char* layers = "model.layers.";
   const char* final_norm = "model.norm";

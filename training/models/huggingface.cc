@@ -78,7 +78,8 @@ absl::StatusOr<ModelConfig> ReadTrained(const std::string& text) {
   model.lora_rank = keys.Count(kLoraRankKey, 0);
   model.lora_alpha = keys.Real(kLoraAlphaKey, static_cast<double>(model.lora_rank));
   GEMINID_RETURN_IF_ERROR(keys.status());
-  model.context = std::min(*model.positions, kLoadedContextMax);
+  // An image is all of its patches.
+  model.context = model.image ? *model.positions : std::min(*model.positions, kLoadedContextMax);
   GEMINID_RETURN_IF_ERROR(Validate(model));
   return std::move(model);
 }

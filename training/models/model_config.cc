@@ -80,6 +80,19 @@ constexpr ModelConfig Bert(ModelConfig gpt2) {
   return gpt2;
 }
 
+// The epsilon is that of the published checkpoints.
+constexpr ModelConfig Vit(uint64_t layers, uint64_t hidden, uint64_t heads, ImageShape image,
+                          uint64_t classes) {
+  const uint64_t across = image.side / image.patch;
+  ModelConfig config = Gpt2(layers, hidden, heads, across * across + 1);
+  config.family = Family::kVit;
+  config.norm_epsilon = 1e-12;
+  config.vocabulary = 0;
+  config.image = image;
+  config.classes = classes;
+  return config;
+}
+
 constexpr std::array kPresets = {
     Preset{"gpt2-tiny", Gpt2(2, 64, 4, 64)},
     Preset{"gpt2-3m", Gpt2(4, 256, 4, 128)},
@@ -103,6 +116,8 @@ constexpr std::array kPresets = {
     Preset{"pythia-160m", GptNeox(Gpt2(12, 768, 12, 2048))},
     Preset{"bert-tiny", Bert(Gpt2(2, 64, 4, 64))},
     Preset{"bert-base", Bert(Gpt2(12, 768, 12, 512))},
+    Preset{"vit-tiny", Vit(2, 64, 4, {.side = 32, .patch = 8}, 10)},
+    Preset{"vit-base", Vit(12, 768, 12, {.side = 224}, 1000)},
 };
 
 uint64_t CountElements(const ModelConfig& config, const ModelPart& part) {
@@ -234,6 +249,38 @@ absl::Status CheckNumbers(const ModelConfig& config) {
                    "; it must be more than 0, such as 10000 ('rope_theta' in config.json)"));
 }
 
+absl::Status CheckImage(const ModelConfig& config) {
+  constexpr uint64_t kSideMax = 1 << 16;
+  if (!config.classifies() && !config.image) {
+    return CheckRange("the vocabulary", config.vocabulary, kVocabularyMax);
+  }
+  if (!config.classifies() || !config.image) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ", Name(config.family), " family is a model of ",
+        config.classifies() ? "images; give --image-size their side in pixels"
+                            : "tokens, and has no image size; take the vit family for images"));
+  }
+  const ImageShape& image = *config.image;
+  GEMINID_RETURN_IF_ERROR(CheckRange("the image size", image.side, kSideMax));
+  GEMINID_RETURN_IF_ERROR(CheckRange("the patch size", image.patch, image.side));
+  GEMINID_RETURN_IF_ERROR(CheckRange("the number of channels", image.channels, kSideMax));
+  GEMINID_RETURN_IF_ERROR(
+      CheckDivides("the patch size", image.patch, "the image size", image.side));
+  GEMINID_RETURN_IF_ERROR(
+      CheckRange("the number of elements of a patch", image.patch_elements(), kIntermediateMax));
+  GEMINID_RETURN_IF_ERROR(CheckRange("the number of classes", config.classes, kVocabularyMax));
+  if (config.vocabulary != 0 || config.context != image.tokens()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an image of ", image.side, " x ", image.side, " pixels is ", image.patches(),
+                     " patches and a token of its class, so that its context is ", image.tokens(),
+                     "; there is neither another one nor a vocabulary"));
+  }
+  if (config.lora_rank == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "adapters beside a classifier, which they leave untrained, are not there yet; leave out "
+      "--lora-rank, or give --freeze what is not to change, such as 'vit.*'");
+}
+
 absl::Status CheckMasking(const ModelConfig& config) {
   if (!config.masking || config.masking->mask_token < config.vocabulary) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -255,16 +302,17 @@ absl::Status Validate(const ModelConfig& config) {
     uint64_t value;
     uint64_t max;
   };
-  for (const Range& range : {Range{"the number of layers", config.layers, kLayersMax},
-                             Range{"the hidden size", config.hidden, kHiddenMax},
-                             Range{"the number of heads", config.heads, kHiddenMax},
-                             Range{"the number of key/value heads", config.kv_heads, config.heads},
-                             Range{"the width of the MLP", config.intermediate, kIntermediateMax},
-                             Range{"the context", config.context, kContextMax},
-                             Range{"the number of positions", config.position_rows(), kContextMax},
-                             Range{"the vocabulary", config.vocabulary, kVocabularyMax}}) {
+  for (const Range& range :
+       {Range{"the number of layers", config.layers, kLayersMax},
+        Range{"the hidden size", config.hidden, kHiddenMax},
+        Range{"the number of heads", config.heads, kHiddenMax},
+        Range{"the number of key/value heads", config.kv_heads, config.heads},
+        Range{"the width of the MLP", config.intermediate, kIntermediateMax},
+        Range{"the context", config.context, kContextMax},
+        Range{"the number of positions", config.position_rows(), kContextMax}}) {
     GEMINID_RETURN_IF_ERROR(CheckRange(range.name, range.value, range.max));
   }
+  GEMINID_RETURN_IF_ERROR(CheckImage(config));
   GEMINID_RETURN_IF_ERROR(CheckDivides("the number of key/value heads", config.kv_heads,
                                        "the number of heads", config.heads));
   GEMINID_RETURN_IF_ERROR(CheckHeads(config));
@@ -295,7 +343,7 @@ uint64_t MatrixElements(const ModelConfig& m, Operator op, uint64_t mlps) {
   const bool dense = m.masks() || m.head() == Head::kPooledClassifier;
   switch (op) {
     case Operator::kEmbedding:
-      return projection + m.untrained.patch_elements * m.hidden;
+      return projection + (m.image ? m.image->patch_elements() * m.hidden : 0);
     case Operator::kEncoderAttention:
     case Operator::kAttention:
     case Operator::kCrossAttention:
@@ -305,7 +353,7 @@ uint64_t MatrixElements(const ModelConfig& m, Operator op, uint64_t mlps) {
              mlps * (m.mlp_inputs() + 1) * m.hidden * m.intermediate;
     case Operator::kOutput:
       return (dense ? m.hidden * m.hidden : 0) +
-             (m.classifies() ? m.hidden * m.untrained.classes
+             (m.classifies() ? m.hidden * m.classes
                              : m.vocabulary * m.table_columns() + projection);
   }
   return 0;
@@ -321,14 +369,19 @@ double LayerFlopsPerToken(const ModelConfig& config) {
 
 double OutputFlopsPerToken(const ModelConfig& config) {
   const double all = 6 * static_cast<double>(MatrixElements(config, Operator::kOutput, 0));
-  if (!config.masks()) return all;
-  return all * static_cast<double>(MaskedTokens(config.context)) /
+  if (!config.chooses_rows()) return all;
+  return all * static_cast<double>(config.targets_of(config.context)) /
          static_cast<double>(config.context);
 }
 
 double FlopsPerToken(const ModelConfig& config) {
+  double embedding = 0;
+  if (config.image) {  // the patches have no gradient
+    embedding = 4 * static_cast<double>(MatrixElements(config, Operator::kEmbedding, 0)) *
+                static_cast<double>(config.image->patches()) / static_cast<double>(config.context);
+  }
   return static_cast<double>(config.layers) * LayerFlopsPerToken(config) +
-         OutputFlopsPerToken(config);
+         OutputFlopsPerToken(config) + embedding;
 }
 
 uint64_t CountParameters(const ModelConfig& config) {

@@ -28,20 +28,30 @@ struct Untrained {
   uint64_t encoder_layers = 0;
   // The width of the token table if it is not hidden. Two matrices then convert to and from hidden.
   uint64_t embedding_width = 0;
-  // The elements of an image patch, which replaces a token and is projected to hidden.
-  uint64_t patch_elements = 0;
-  uint64_t other_rows = 0;        // rows of another learned table: a class token
-  uint64_t relative_buckets = 0;  // buckets of distance, each with a bias per head, once per stack
-  uint64_t classes = 0;           // of a classifier
-  // Unset: the default of the family.
+  uint64_t relative_buckets = 0;  // of distance, each with a bias per head, once a stack
+  // Unset: as is usual in the family.
   std::optional<Head> head = std::nullopt;
   std::optional<bool> gated_mlp = std::nullopt;
-  std::optional<bool> qkv_bias = std::nullopt;
   std::optional<bool> last_norm = std::nullopt;
   std::optional<uint64_t> norms_per_layer = std::nullopt;
 };
 
-// Plain values; unset ones have the defaults of the family.
+// Square images, cut into square patches row by row. Each patch is a token, after one that the
+// image's class is read from.
+struct ImageShape {
+  uint64_t side = 0;  // in pixels, as `patch`
+  uint64_t patch = 16;
+  uint64_t channels = 3;
+
+  uint64_t patches_per_side() const { return patch == 0 ? 0 : side / patch; }
+  uint64_t patches() const { return patches_per_side() * patches_per_side(); }
+  uint64_t tokens() const { return patches() + 1; }
+  uint64_t patch_elements() const { return channels * patch * patch; }
+  uint64_t elements() const { return channels * side * side; }
+  friend bool operator==(const ImageShape&, const ImageShape&) = default;
+};
+
+// Plain values; what is unset is as is usual in the family.
 struct ModelConfig {
   Family family = Family::kGpt2;
   uint64_t layers = 0;  // of encoder and decoder together
@@ -68,6 +78,8 @@ struct ModelConfig {
   uint64_t window = 0;
   // Whether the projections of queries, keys, values and of attention's output have biases.
   std::optional<bool> attention_bias = std::nullopt;
+  // Of queries, keys and values alone; unset: as `attention_bias`.
+  std::optional<bool> projection_bias = std::nullopt;
   std::optional<bool> mlp_bias = std::nullopt;
   // Whether the MLP reads the layer's input, as attention does, and not attention's output.
   // GPT-NeoX alone.
@@ -80,6 +92,9 @@ struct ModelConfig {
   std::optional<uint64_t> token_types = std::nullopt;
   // The mask token and special tokens of a masked language model; unset: unknown.
   std::optional<Masking> masking = std::nullopt;
+  // In place of tokens of a vocabulary, which then has none.
+  std::optional<ImageShape> image = std::nullopt;
+  uint64_t classes = 0;  // of a classifier
   Untrained untrained = {};
 
   // Special tokens of the tokenizer; models of bytes have none.
@@ -113,8 +128,8 @@ struct ModelConfig {
   uint64_t kv_columns() const { return kv_heads * head_dim(); }
   // kernels::AttentionShape::window: 0 if no sequence is longer than the window.
   uint64_t attention_window() const { return window < context ? window : 0; }
-  bool qkv_bias() const { return untrained.qkv_bias.value_or(output_bias() || traits().qkv_bias); }
-  // Whether the projection of attention's output has a bias.
+  bool qkv_bias() const { return projection_bias.value_or(output_bias() || traits().qkv_bias); }
+  // Of what attention adds.
   bool output_bias() const { return attention_bias.value_or(traits().output_bias); }
   bool norms_heads() const { return traits().norms.heads; }
   bool norms_after() const { return traits().norms.after; }
@@ -165,8 +180,13 @@ struct ModelConfig {
   }
   // The model predicts masked tokens, not the next tokens.
   bool masks() const { return head() == Head::kMaskedLanguage; }
-  // The number of targets in a whole sequence of so many tokens.
-  uint64_t targets_of(uint64_t tokens) const { return masks() ? MaskedTokens(tokens) : tokens; }
+  // The output layer reads the tokens that have a target, and not all of them.
+  bool chooses_rows() const { return masks() || classifies(); }
+  // Of a whole sequence of so many tokens, how many have a target at most.
+  uint64_t targets_of(uint64_t tokens) const {
+    return classifies() ? 1 : masks() ? MaskedTokens(tokens) : tokens;
+  }
+  uint64_t logits() const { return classifies() ? classes : vocabulary; }  // of a target
   uint64_t token_type_rows() const { return token_types.value_or(traits().token_types); }
   bool encodes() const { return traits().encoder; }  // all layers form an encoder
   uint64_t encoder_layers() const { return encodes() ? layers : untrained.encoder_layers; }

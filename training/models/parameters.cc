@@ -122,15 +122,29 @@ class Builder {
       if (config_.tied_output() && model_.part.outputs) model_.specs.back().backward_uses = 2;
     }
     const Untrained& more = config_.untrained;
-    if (more.patch_elements > 0) Linear("patches", more.patch_elements, hidden_, true);
+    if (config_.image) Image(*config_.image);
     if (more.embedding_width > 0) Linear("project_in", more.embedding_width, hidden_);
     if (const uint64_t rows = config_.position_table_rows(); rows > 0) {
-      model_.position_table = AddNormal(names_.positions, {rows, hidden_});
+      // transformers has a batch of one image's.
+      const std::vector<uint64_t> shape = {rows, hidden_}, of_image = {1, rows, hidden_};
+      model_.position_table = AddNormal(names_.positions, config_.image ? of_image : shape);
     }
-    if (more.other_rows > 0) AddNormal("others", {more.other_rows, hidden_});
     if (const uint64_t types = config_.token_type_rows(); types > 0) {
       model_.type_table = AddNormal(names_.token_types, {types, hidden_});
     }
+    for (size_t i = 0; i < model_.specs.size(); ++i) {
+      model_.embedding.push_back(static_cast<ParameterId>(i));
+    }
+  }
+
+  // A convolution whose stride is its width is a linear layer of the elements of a patch.
+  void Image(const ImageShape& image) {
+    const LinearPlace patches = Linear(names_.patches, image.patch_elements(), hidden_, true);
+    ParameterSpec& kernel = model_.specs[static_cast<size_t>(patches.weight)];
+    const auto side = static_cast<int64_t>(image.patch);
+    kernel.shape = {kernel.shape[0], static_cast<int64_t>(image.channels), side, side};
+    model_.image = {.patches = patches,
+                    .class_token = AddNormal(names_.class_token, {1, 1, hidden_})};
   }
 
   void Layer() {
@@ -238,7 +252,7 @@ class Builder {
       model_.head = head;
     }
     if (config_.classifies()) {
-      model_.output = Linear("classes", hidden_, config_.untrained.classes, true);
+      model_.output = Linear(names_.output, hidden_, config_.classes, true);
       return;
     }
     const uint64_t columns = config_.table_columns();

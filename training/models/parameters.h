@@ -126,21 +126,30 @@ struct HeadPlaces {
   NormPlace norm;
 };
 
+// In place of a token table: what an image's patches become tokens by, and the token before them.
+struct ImagePlaces {
+  LinearPlace patches;
+  ParameterId class_token{};
+};
+
 struct ModelParameters {
   ModelPart part;
   // In order of first use; an id is an index. A norm is with the operator that follows it. Norms of
   // outputs, and the norm at an encoder's end, are with the operator before them.
   std::vector<ParameterSpec> specs;
-  ParameterId token_table{};  // if the part embeds, or its output layer is the table
+  std::vector<ParameterId> embedding;  // all parameters of it, where the part embeds
+  // Where the part embeds, or its output layer is the table; not of a model of images.
+  ParameterId token_table{};
+  std::optional<ImagePlaces> image;  // where the part of one embeds
   std::optional<ParameterId> position_table;
   std::optional<ParameterId> type_table;
   std::vector<LinearPlace> adapted;        // layers with an adapter, whole
   std::vector<AttentionPlaces> attention;  // one per layer of the part, or two with cross attention
   std::vector<MlpPlaces> mlp;  // one per layer of the part; models with experts use `routed`
   std::vector<RoutedPlaces> routed;
-  NormPlace final_norm;            // if the part outputs
-  std::optional<HeadPlaces> head;  // if the part outputs and the model is a masked one
-  LinearPlace output;              // hidden -> vocabulary; if the part outputs
+  NormPlace final_norm;            // where the part outputs
+  std::optional<HeadPlaces> head;  // likewise, of a masked language model
+  LinearPlace output;              // hidden -> vocabulary, or classes; where the part outputs
 };
 
 // `config` can be trained or forecast, and `part` is within it. A part's parameters have the names

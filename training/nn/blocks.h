@@ -69,6 +69,7 @@ struct RotaryTables {
 struct TargetRows {
   const int32_t* rows = nullptr;
   size_t count = 0;
+  uint64_t* right = nullptr;  // MicroBatch::right
 };
 
 // The inputs of an attention or MLP sublayer. The sublayers add to a residual stream of [tokens,

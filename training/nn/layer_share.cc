@@ -55,6 +55,8 @@ ModelParameters ParametersOfBlocks(const ModelConfig& share, const TensorParamet
   for (const TensorBlock& block : blocks.blocks) made.specs.push_back(block.spec);
   made.token_table = blocks.token_table;
   made.position_table = blocks.position_table;
+  made.embedding = {blocks.token_table};
+  if (blocks.position_table) made.embedding.push_back(*blocks.position_table);
   const uint64_t queries = share.heads * share.head_dim();
   const uint64_t keys = share.kv_heads * share.head_dim();
   const auto first = [&](const TensorHalf& half, uint64_t begin, uint64_t count) {

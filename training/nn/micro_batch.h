@@ -1,4 +1,4 @@
-// A micro-batch: tokens, targets, and the positions of the tokens in their sequences.
+// A micro-batch: tokens or images, targets, and the positions of the tokens in their sequences.
 #ifndef GEMINID_TRAINING_NN_MICRO_BATCH_H_
 #define GEMINID_TRAINING_NN_MICRO_BATCH_H_
 
@@ -20,19 +20,23 @@ inline constexpr int32_t kNoTarget = kernels::kIgnoredTarget;
 
 struct MicroBatch {
   MicroBatchShape shape;
-  std::span<const int32_t> tokens;  // [sequences, sequence_length]
-  // The next token of each token. In a masked language model: the original token if it was chosen,
-  // else kNoTarget.
+  // [sequences, sequence_length]; of images empty.
+  std::span<const int32_t> tokens;
+  // The token after each. Of a masked language model each token that was chosen, and of images each
+  // class at the first token of its image; kNoTarget for the others.
   std::span<const int32_t> targets;
+  std::span<const float> patches = {};  // of images, [sequences, patches, patch_elements]
   Positions positions = {};        // of the tokens of each sequence
   Dropout dropout = {};            // only in training
   bool keeps_activations = false;  // stores them for the backward pass; changes no bit
   // Where kept activations go, with items of Transformer::ItemBytes; null: to the workspace.
   zero::ActivationStack* stack = nullptr;
+  // In evaluation, where how many targets are the likeliest of their row is added; null: not asked.
+  uint64_t* right = nullptr;
 };
 
-// INVALID_ARGUMENT if sizes contradict each other, or if tokens are beyond a model's `context`.
-absl::Status CheckMicroBatch(const MicroBatch& batch, uint64_t context);
+// INVALID_ARGUMENT: sizes that do not fit together, or tokens beyond the model's context.
+absl::Status CheckMicroBatch(const MicroBatch& batch, const ModelConfig& config);
 
 // The cosines and sines of a model's positions. The first call computes those of its micro-batch,
 // and a later call computes more if its micro-batch reaches further. One thread at a time.

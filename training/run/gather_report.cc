@@ -140,6 +140,7 @@ StepRecord LastStepOf(const Report& report, const zero::StepResult& result, doub
                        .seconds = report.step_seconds.back()};
   if (!report.validation.empty() && report.validation.back().step == done) {
     record.validation_loss = report.validation.back().loss;
+    record.validation_accuracy = report.validation.back().accuracy;
   }
   const size_t newest = report.losses.size() - 1;
   record.tokens_per_second = static_cast<double>(TokensOfStep(report, newest)) / record.seconds;
@@ -167,6 +168,8 @@ ProgressSample SampleOf(const Report& report, const zero::Statistics& statistics
           .validation_loss = report.validation.empty()
                                  ? std::nullopt
                                  : std::optional(report.validation.back().loss),
+          .validation_accuracy =
+              report.validation.empty() ? std::nullopt : report.validation.back().accuracy,
           .non_finite_losses = report.non_finite_losses,
           .tokens_per_second = tokens_per_second,
           .flops_per_second = tokens_per_second * report.flops_per_token,

@@ -37,6 +37,10 @@ void WriteModel(base::JsonWriter& json, const Report& report) {
   json.Key("heads").Value(model.heads).Key("kv_heads").Value(model.kv_heads);
   json.Key("intermediate").Value(model.intermediate).Key("context").Value(model.context);
   json.Key("vocabulary").Value(model.vocabulary);
+  if (model.image) {
+    json.Key("image_size").Value(model.image->side).Key("patch_size").Value(model.image->patch);
+    json.Key("channels").Value(model.image->channels).Key("classes").Value(model.classes);
+  }
   if (model.routed()) {
     json.Key("experts").Value(model.experts);
     json.Key("experts_per_token").Value(model.experts_per_token);
@@ -136,6 +140,7 @@ void WriteResults(base::JsonWriter& json, const Report& report) {
   json.Key("validation").BeginArray();
   for (const ValidationLoss& measured : report.validation) {
     json.BeginObject().Key("step").Value(measured.step).Key("loss").Value(measured.loss);
+    if (measured.accuracy) json.Key("accuracy").Value(*measured.accuracy);
     json.EndObject();
   }
   json.EndArray();
@@ -250,6 +255,9 @@ void WriteEvaluation(base::JsonWriter& json, const Report& report) {
   json.Key("validation_loss").Value(loss);
   json.Key("validation_loss_hex").Value(absl::StrFormat("%a", loss));
   json.Key("perplexity").Value(std::exp(loss));
+  if (has_loss && report.validation.back().accuracy) {
+    json.Key("accuracy").Value(*report.validation.back().accuracy);
+  }
   json.Key("validation_tokens").Value(report.validation_tokens);
   json.Key("seconds").Value(seconds);
   json.Key("ended_by").Value(report.ended_by);

@@ -44,7 +44,8 @@ struct RankReport {
 // The loss on what is held out, after a step.
 struct ValidationLoss {
   uint64_t step = 0;  // done
-  double loss = 0;    // the mean over the tokens
+  double loss = 0;    // the mean over the tokens, or the images
+  std::optional<double> accuracy = std::nullopt;  // of a classifier: the share that is right
 };
 
 struct Report {

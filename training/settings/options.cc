@@ -2,6 +2,11 @@
 
 namespace geminid::trainer {
 
+const char* DataFlagOf(const TrainOptions& options) {
+  if (!options.images.empty()) return "--images";
+  return options.shards.empty() ? "--text" : "--shards";
+}
+
 uint64_t SequencesPerStep(const TrainOptions& options) {
   if (options.follows_noise) return options.batch * options.follows_noise->least;
   return options.batch * static_cast<uint64_t>(options.zero.accumulate);

@@ -41,8 +41,9 @@ struct TrainOptions {
   std::vector<std::string> notes{};  // the notes printed about them
   double dropout = 0;                // probability, in training
   std::vector<std::string> frozen;  // patterns of parameters that are not trained
-  std::vector<std::string> text;    // paths of text; empty: `shards`
+  std::vector<std::string> text;    // paths of text; empty: `shards` or `images`
   std::vector<std::string> shards;  // paths of files of tokens
+  std::vector<std::string> images;  // paths of files of images
   double validation_share = 0;      // of the data, held out from its end
   uint64_t validation_every = 100;
   uint64_t validation_batches = 8;
@@ -107,6 +108,9 @@ struct GenerateOptions {
   std::optional<bool> kv_cache;
   bool json = false;
 };
+
+// "--text", "--shards" or "--images".
+const char* DataFlagOf(const TrainOptions& options);
 
 // The sequences of a step over all ranks; with AccumulateRange, of the smallest step.
 uint64_t SequencesPerStep(const TrainOptions& options);

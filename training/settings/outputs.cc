@@ -19,6 +19,7 @@
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "client/checkpoint/run_record.h"
+#include "training/data/images.h"
 #include "training/data/token_shards.h"
 
 namespace geminid::trainer {
@@ -71,11 +72,14 @@ bool IsWithin(const fs::path& inner, const fs::path& outer) {
   return end == outer.end();
 }
 
-// Whether a run that reads the folder `input` would read the output at `path`. Of a folder of
-// shards it reads only files of their name, which those within a folder of output do not have.
-bool IsReadAsData(const fs::path& path, Kind kind, const fs::path& input, bool are_shards) {
+// Whether a run that reads the files of the folder `input` whose names end with `suffix` would read
+// the output at `path`. Those within a folder of output may be named as images are, never as
+// shards.
+bool IsReadAsData(const fs::path& path, Kind kind, const fs::path& input, std::string_view suffix) {
   if (!IsWithin(path, input)) return false;
-  if (are_shards && (kind != Kind::kFile || path.extension() != kShardSuffix)) return false;
+  const bool is_named =
+      kind == Kind::kFile ? path.extension().string().ends_with(suffix) : suffix != kShardSuffix;
+  if (!is_named) return false;
   return std::ranges::none_of(path.lexically_relative(input),
                               [](const fs::path& name) { return name.string().starts_with('.'); });
 }
@@ -84,16 +88,19 @@ absl::Status CheckApart(const std::vector<Output>& outputs, const TrainOptions& 
   for (const Output& output : outputs) {
     const fs::path path = Resolved(output.path);
     for (const auto& [flag, inputs] :
-         {std::pair("--text", &options.text), std::pair("--shards", &options.shards)}) {
+         {std::pair("--text", &options.text), std::pair("--shards", &options.shards),
+          std::pair("--images", &options.images)}) {
       for (const std::string& given : *inputs) {
         const fs::path input = Resolved(given);
-        const bool are_shards = inputs == &options.shards;
+        const char* const suffix = inputs == &options.text     ? ""
+                                   : inputs == &options.shards ? kShardSuffix
+                                                               : kImageSuffix;
         if (path == input) {
           return Named(output.flag, output.path,
                        absl::InvalidArgumentError(absl::StrCat(
                            "it is ", flag, " too, and would be written over; give another path")));
         }
-        if (!IsReadAsData(path, output.kind, input, are_shards)) continue;
+        if (!IsReadAsData(path, output.kind, input, suffix)) continue;
         return Named(
             output.flag, output.path,
             absl::InvalidArgumentError(absl::StrCat(

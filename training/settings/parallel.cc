@@ -77,6 +77,11 @@ absl::Status CheckSequence(const TrainOptions& options) {
         "sequence=ring is not there yet with a sliding_window of ", options.model.window,
         " tokens; take sequence=ulysses, or a --context that is no longer than the window"));
   }
+  if (options.parallel.sequence > 1 && options.model.image) {
+    return Refuse(
+        "sequence cuts sequences of tokens, and an image is one that is read as a whole; leave the "
+        "axis out, as ranks have other images by themselves (data)");
+  }
   if (options.parallel.rings() && options.model.encodes()) {
     return Refuse(absl::StrCat(
         "sequence=ring is not there yet for encoders as those of the ", Name(options.model.family),

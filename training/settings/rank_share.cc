@@ -158,6 +158,7 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
                     .piece = static_cast<uint64_t>(mesh.Coordinate(rank, kSequenceAxis)),
                     .pieces = static_cast<uint64_t>(mesh.SizeOf(kSequenceAxis)),
                     .masking = options.model.masking,
+                    .image = options.model.image,
                     .vocabulary = options.model.vocabulary,
                     .zigzag = options.parallel.rings()}};
 }

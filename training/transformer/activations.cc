@@ -192,7 +192,7 @@ uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_
       note(together);
     }
   }
-  note(std::vector<ParameterId>{parameters.token_table});
+  note(parameters.embedding);
   note(std::vector<ParameterId>{parameters.output.weight});
   // Chunks move whole, and an operator's parameters may begin and end inside a chunk.
   constexpr uint64_t kEnds = 2;

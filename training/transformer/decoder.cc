@@ -24,9 +24,6 @@ class Decoder final : public Transformer {
   Decoder(std::unique_ptr<DecoderLayers<T>> layers, const ModelKernels& math,
           kernels::ThreadPool* threads)
       : layers_(std::move(layers)), math_(math), threads_(threads) {
-    embedding_ids_.push_back(parameters().token_table);
-    if (parameters().position_table) embedding_ids_.push_back(*parameters().position_table);
-    if (parameters().type_table) embedding_ids_.push_back(*parameters().type_table);
     AddToOutput(parameters().final_norm);
     if (parameters().head) {
       AddToOutput(parameters().head->dense);
@@ -248,7 +245,7 @@ class Decoder final : public Transformer {
   }
 
   absl::Status RunEmbedding(Run& run, Pass pass) {
-    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, embedding_ids_));
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, parameters().embedding));
     GEMINID_RETURN_IF_ERROR(run.Push());
     GEMINID_RETURN_IF_ERROR(layers_->Embed(run, *use, run.Top()));
     return use->Finish();
@@ -349,9 +346,9 @@ class Decoder final : public Transformer {
   }
 
   absl::Status RunEmbeddingBackward(Run& run) {
-    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, embedding_ids_));
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(Pass::kBackward, parameters().embedding));
     GEMINID_RETURN_IF_ERROR(layers_->EmbedBackward(run, *use));
-    GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, embedding_ids_));
+    GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, parameters().embedding));
     return use->Finish();
   }
 
@@ -453,7 +450,6 @@ class Decoder final : public Transformer {
   const std::unique_ptr<DecoderLayers<T>> layers_;
   const ModelKernels& math_;
   kernels::ThreadPool* const threads_;
-  std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
 };
 

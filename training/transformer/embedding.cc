@@ -152,17 +152,84 @@ absl::Status TypeBackward(const Resources& resources, const HalfContext& context
   return ZeroRows(resources, context, types, 1, context.config->token_type_rows());
 }
 
+// The rows that images look up, of which each patch's is read once: those of the patches, and the
+// class token.
+template <typename T>
+class ImageRows {
+ public:
+  static absl::StatusOr<ImageRows> Allocate(const Resources& resources,
+                                            const HalfContext& context) {
+    ImageRows made;
+    const ImageShape& image = *context.config->image;
+    made.patches_ = context.shape.sequences * image.patches();
+    made.elements_ = image.patch_elements();
+    made.hidden_ = context.config->hidden;
+    GEMINID_ASSIGN_OR_RETURN(made.storage_,
+                             Scratch<T>::Allocate(resources, (made.patches_ + 1) * made.hidden_));
+    return made;
+  }
+
+  T* data() const { return storage_.data(); }
+  kernels::EmbeddingShape ShapeFor(size_t tokens) const {
+    return {.tokens = tokens, .hidden = hidden_, .vocabulary = patches_ + 1, .rows = patches_ + 1};
+  }
+
+  absl::Status Compute(const Resources& resources, const ImagePlaces& places,
+                       const ParameterUse& use, const T* patches) const {
+    GEMINID_RETURN_IF_ERROR(trainer::Forward<T>(resources, Elements(patches),
+                                                WeightOf<T>(use, places.patches), OfPatches()));
+    return KernelsFor<T>(resources).Copy(
+        resources, Matrix<const T>(WeightOf<T>(use, places.class_token), 1, hidden_), OfClass());
+  }
+
+  // From the gradients of the rows.
+  absl::Status Backward(const Resources& resources, const ImagePlaces& places, ParameterUse& use,
+                        const T* patches) const {
+    if (T* const class_token = GradientOf<T>(use, places.class_token)) {
+      GEMINID_RETURN_IF_ERROR(
+          KernelsFor<T>(resources).Copy(resources, OfClass(), Matrix<T>(class_token, 1, hidden_)));
+    }
+    return BackwardWeight<T>(resources, OfPatches(), Elements(patches), LayerPiece{places.patches},
+                             use);
+  }
+
+ private:
+  Matrix<const T> Elements(const T* patches) const { return {patches, patches_, elements_}; }
+  Matrix<T> OfPatches() const { return {storage_.data(), patches_, hidden_}; }
+  Matrix<T> OfClass() const { return {storage_.data() + patches_ * hidden_, 1, hidden_}; }
+
+  size_t patches_ = 0;  // of all images
+  size_t elements_ = 0;
+  size_t hidden_ = 0;
+  Scratch<T> storage_;
+};
+
 }  // namespace
+
+template <typename T>
+absl::StatusOr<Scratch<T>> UploadPatches(const Resources& resources, const MicroBatch& batch) {
+  GEMINID_ASSIGN_OR_RETURN(auto here, Scratch<T>::Allocate(resources, batch.patches.size()));
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).UploadRounded(
+      resources, batch.patches.data(), batch.patches.size(), here.data()));
+  return here;
+}
 
 template <typename T>
 absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
                               const ModelParameters& parameters, const ParameterUse& use,
-                              const int32_t* tokens, T* x) {
+                              const EmbeddingInput<T>& input, T* x) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
   GEMINID_ASSIGN_OR_RETURN(const auto positions,
                            PositionRows<T>::Of(resources, context, parameters, use));
-  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).EmbeddingForward(
-      resources, ShapeOf(context), tokens, WeightOf<T>(use, parameters.token_table), positions.data,
-      context.shape.sequence_length, x));
+  if (parameters.image) {
+    GEMINID_ASSIGN_OR_RETURN(const auto rows, ImageRows<T>::Allocate(resources, context));
+    GEMINID_RETURN_IF_ERROR(rows.Compute(resources, *parameters.image, use, input.patches));
+    return math.EmbeddingForward(resources, rows.ShapeFor(context.shape.tokens()), input.tokens,
+                                 rows.data(), positions.data, context.shape.sequence_length, x);
+  }
+  GEMINID_RETURN_IF_ERROR(math.EmbeddingForward(resources, ShapeOf(context), input.tokens,
+                                                WeightOf<T>(use, parameters.token_table),
+                                                positions.data, context.shape.sequence_length, x));
   if (context.layers == nullptr) return absl::OkStatus();
   return context.layers->Sum(resources, x, context.shape.tokens() * context.config->hidden);
 }
@@ -170,12 +237,17 @@ absl::Status EmbeddingForward(const Resources& resources, const HalfContext& con
 template <typename T>
 absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
                                const ModelParameters& parameters, ParameterUse& use,
-                               const int32_t* tokens, const T* gradient) {
-  const kernels::EmbeddingShape shape = ShapeOf(context);
+                               const EmbeddingInput<T>& input, const T* gradient) {
   const KernelsOf<T>& math = KernelsFor<T>(resources);
-  if (T* const table = GradientOf<T>(use, parameters.token_table)) {
+  if (parameters.image) {
+    GEMINID_ASSIGN_OR_RETURN(const auto rows, ImageRows<T>::Allocate(resources, context));
+    GEMINID_RETURN_IF_ERROR(math.EmbeddingBackward(resources, rows.ShapeFor(context.shape.tokens()),
+                                                   input.tokens, gradient, rows.data(),
+                                                   /*accumulate=*/false));
+    GEMINID_RETURN_IF_ERROR(rows.Backward(resources, *parameters.image, use, input.patches));
+  } else if (T* const table = GradientOf<T>(use, parameters.token_table)) {
     GEMINID_RETURN_IF_ERROR(
-        math.EmbeddingBackward(resources, shape, tokens, gradient, table,
+        math.EmbeddingBackward(resources, ShapeOf(context), input.tokens, gradient, table,
                                use.GradientAccumulates(parameters.token_table)));
   }
   GEMINID_RETURN_IF_ERROR(TypeBackward(resources, context, parameters, use, gradient));
@@ -200,13 +272,14 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
   return ZeroRows(resources, context, positions, done, rows);
 }
 
-#define GEMINID_INSTANTIATE(T)                                                                   \
-  template absl::Status EmbeddingForward(const Resources&, const HalfContext&,                   \
-                                         const ModelParameters&, const ParameterUse&,            \
-                                         const int32_t*, T*);                                    \
-  template absl::Status EmbeddingBackward(const Resources&, const HalfContext&,                  \
-                                          const ModelParameters&, ParameterUse&, const int32_t*, \
-                                          const T*);
+#define GEMINID_INSTANTIATE(T)                                                            \
+  template absl::StatusOr<Scratch<T>> UploadPatches(const Resources&, const MicroBatch&); \
+  template absl::Status EmbeddingForward(const Resources&, const HalfContext&,            \
+                                         const ModelParameters&, const ParameterUse&,     \
+                                         const EmbeddingInput<T>&, T*);                   \
+  template absl::Status EmbeddingBackward(const Resources&, const HalfContext&,           \
+                                          const ModelParameters&, ParameterUse&,          \
+                                          const EmbeddingInput<T>&, const T*);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

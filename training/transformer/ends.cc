@@ -29,13 +29,32 @@ absl::Status AddOutputBias(const Resources& resources, const T* bias, Matrix<flo
                       Matrix<float>(logits.data, logits.rows, logits.stride));
 }
 
-// The loss of some tokens. If `dlogits` is set, writes their rows there, with the stride of the
-// logits, and the padding between them too.
+// Counts the targets whose logits are the largest of their rows. Waits for them.
+template <typename T>
+absl::Status AddRight(const Resources& resources, Matrix<float> logits, const int32_t* targets,
+                      uint64_t* right) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  std::vector<float> values(logits.rows * logits.stride);
+  std::vector<int32_t> expected(logits.rows);
+  GEMINID_RETURN_IF_ERROR(
+      math.Download(resources, logits.data, values.size() * sizeof(float), values.data()));
+  GEMINID_RETURN_IF_ERROR(
+      math.Download(resources, targets, expected.size() * sizeof(int32_t), expected.data()));
+  for (size_t row = 0; row < logits.rows; ++row) {
+    const auto first = values.begin() + static_cast<ptrdiff_t>(row * logits.stride);
+    const auto end = first + static_cast<ptrdiff_t>(logits.cols);
+    if (std::max_element(first, end) - first == expected[row]) ++*right;
+  }
+  return absl::OkStatus();
+}
+
+// The loss of some tokens; their rows of dlogits are written, if there are any: as far apart as
+// those of the logits, and what lies between them, too.
 template <typename T>
 absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
                         const LinearView<const T>& output, const int32_t* targets,
                         float gradient_scale, Matrix<T> dlogits,
-                        kernels::CrossEntropyResult* result) {
+                        kernels::CrossEntropyResult* result, uint64_t* right) {
   const size_t stride = resources.math.LogitStride(output.out);
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * stride));
   const Matrix<float> logits(storage.data(), n.rows, output.out, stride);
@@ -50,7 +69,9 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
   GEMINID_RETURN_IF_ERROR(math.CrossEntropy(resources, logits, targets, gradient_scale, gradients,
                                             result,
                                             /*token_loss=*/nullptr));
-  if (!gradients) return absl::OkStatus();
+  if (!gradients) {
+    return right == nullptr ? absl::OkStatus() : AddRight<T>(resources, logits, targets, right);
+  }
   return math.Round(resources, logits.data, logits.rows * stride, dlogits.data);
 }
 
@@ -64,6 +85,7 @@ class Losses {
     const size_t tokens =
         context.targets.rows != nullptr ? context.targets.count : context.shape.tokens();
     losses.targets_ = targets;
+    losses.right_ = context.targets.right;
     losses.rows_ = context.tiling.tokens;
     if (context.layers != nullptr) {
       losses.rows_ *= context.layers->ranks();  // as many elements as whole rows on one rank
@@ -88,7 +110,7 @@ class Losses {
       return share_->OfRows<T>(resources, first, n, output, gradient_scale, dlogits);
     }
     return LossOfRows<T>(resources, n, output, targets_ + first, gradient_scale, dlogits,
-                         results_.data() + first / rows_);
+                         results_.data() + first / rows_, right_);
   }
 
   // Waits until all losses are computed, then adds them up.
@@ -104,6 +126,7 @@ class Losses {
 
  private:
   const int32_t* targets_ = nullptr;
+  uint64_t* right_ = nullptr;
   size_t rows_ = 0;
   size_t count_ = 0;
   Scratch<kernels::CrossEntropyResult> results_;
@@ -152,7 +175,20 @@ struct RowsWithTargets {
   }
 };
 
-// The gradient of the output layer's input. If the ranks share the words, sums it over the ranks.
+// Of each image the last row, of the class token, and then those of its patches (ends.h).
+std::vector<int32_t> RowsOfImages(const MicroBatchShape& shape) {
+  const size_t patches = shape.sequence_length - 1;
+  std::vector<int32_t> rows;
+  rows.reserve(shape.tokens());
+  for (size_t image = 0; image < shape.sequences; ++image) {
+    rows.push_back(static_cast<int32_t>(shape.sequences * patches));
+    for (size_t i = 0; i < patches; ++i) rows.push_back(static_cast<int32_t>(image * patches + i));
+  }
+  return rows;
+}
+
+// The gradient of what the output layer reads: of a rank that has some of the words, the sum over
+// the ranks.
 template <typename T>
 absl::Status OutputBackward(const Resources& resources, const HalfContext& context,
                             Matrix<const T> dlogits, const LinearView<const T>& output,
@@ -186,6 +222,9 @@ absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const 
                                               TargetRows* rows) {
   const KernelsOf<float>& math = KernelsFor<float>(resources);
   const size_t tokens = batch.shape.tokens();
+  const std::vector<int32_t> of_images =
+      batch.tokens.empty() ? RowsOfImages(batch.shape) : std::vector<int32_t>();
+  const std::span<const int32_t> inputs = batch.tokens.empty() ? of_images : batch.tokens;
   std::vector<int32_t> targets, places;
   for (size_t token = 0; token < tokens; ++token) {
     if (batch.targets[token] == kNoTarget) continue;
@@ -201,8 +240,7 @@ absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const 
   GEMINID_ASSIGN_OR_RETURN(auto here,
                            Scratch<int32_t>::Allocate(resources, tokens + targets.size()));
   rows->rows = here.data() + tokens + rows->count;
-  GEMINID_RETURN_IF_ERROR(
-      math.Upload(resources, batch.tokens.data(), batch.tokens.size_bytes(), here.data()));
+  GEMINID_RETURN_IF_ERROR(math.Upload(resources, inputs.data(), inputs.size_bytes(), here.data()));
   GEMINID_RETURN_IF_ERROR(math.Upload(resources, targets.data(), targets.size() * sizeof(int32_t),
                                       here.data() + tokens));
   return here;
@@ -210,11 +248,12 @@ absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const 
 
 namespace {
 
-// OutputAndLoss for the rows that have targets, in a model with a prediction head.
+// OutputAndLoss of the rows that have targets, by way of a head where there is one.
 template <typename T>
-absl::StatusOr<double> HeadAndLoss(const Resources& resources, const HalfContext& context,
-                                   const ModelParameters& parameters, ParameterUse& use, const T* x,
-                                   const int32_t* targets, float gradient_scale, T* gradient) {
+absl::StatusOr<double> ChosenRowsAndLoss(const Resources& resources, const HalfContext& context,
+                                         const ModelParameters& parameters, ParameterUse& use,
+                                         const T* x, const int32_t* targets, float gradient_scale,
+                                         T* gradient) {
   const size_t hidden = context.config->hidden;
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);
   const size_t stride = resources.math.LogitStride(output.out);
@@ -223,16 +262,19 @@ absl::StatusOr<double> HeadAndLoss(const Resources& resources, const HalfContext
   const size_t count = read.count;
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, parameters.final_norm, count));
-  GEMINID_ASSIGN_OR_RETURN(auto head,
-                           PredictionHead<T>::Create(resources, context, *parameters.head, count));
+  std::optional<PredictionHead<T>> head;
+  if (parameters.head) {
+    GEMINID_ASSIGN_OR_RETURN(
+        head, PredictionHead<T>::Create(resources, context, *parameters.head, count));
+  }
   GEMINID_ASSIGN_OR_RETURN(auto storage,
                            Scratch<T>::Allocate(resources, count * (stride + 3 * hidden)));
   const Matrix<T> dlogits(storage.data(), count, output.out, stride);
   const Matrix<T> n(storage.data() + count * stride, count, hidden);
-  const Matrix<T> out(n.data + n.size(), count, hidden);
-  const Matrix<T> back(out.data + out.size(), count, hidden);
+  const Matrix<T> back(n.data + n.size(), count, hidden);
+  const Matrix<T> out = head ? Matrix<T>(back.data + back.size(), count, hidden) : n;
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, read.x, n.data));
-  GEMINID_RETURN_IF_ERROR(head.Forward(resources, use, n, out));
+  if (head) GEMINID_RETURN_IF_ERROR(head->Forward(resources, use, n, out));
   for (size_t first = 0; first < count; first += losses.rows()) {
     const size_t rows = std::min(losses.rows(), count - first);
     GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, out.Rows(first, rows), output,
@@ -241,7 +283,7 @@ absl::StatusOr<double> HeadAndLoss(const Resources& resources, const HalfContext
   GEMINID_RETURN_IF_ERROR(OutputBackward<T>(resources, context, dlogits, output, back));
   GEMINID_RETURN_IF_ERROR(
       BackwardWeight<T>(resources, dlogits, out, {parameters.output}, use, /*adds=*/true));
-  GEMINID_RETURN_IF_ERROR(head.Backward(resources, use, n, back));
+  if (head) GEMINID_RETURN_IF_ERROR(head->Backward(resources, use, n, back));
   GEMINID_RETURN_IF_ERROR(norm.Backward(use, back.data, read.x, nullptr, back.data));
   GEMINID_RETURN_IF_ERROR(RowsWithTargets<T>::Spread(resources, context, back.data, gradient));
   return losses.Sum(resources);
@@ -254,9 +296,9 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient) {
-  if (parameters.head) {
-    return HeadAndLoss<T>(resources, context, parameters, use, x, targets, gradient_scale,
-                          gradient);
+  if (context.targets.rows != nullptr) {
+    return ChosenRowsAndLoss<T>(resources, context, parameters, use, x, targets, gradient_scale,
+                                gradient);
   }
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;

@@ -16,22 +16,35 @@ namespace geminid::trainer {
 absl::StatusOr<Scratch<int32_t>> UploadTokens(const Resources& resources, LayerShare* layers,
                                               const MicroBatch& batch);
 
-// UploadTokens for a masked language model, in which only some tokens have targets. Uploads these
-// targets alone and fills `rows`. Without targets, the first token is uploaded with kNoTarget.
+// The same of a model that has targets of some tokens alone. Fills `rows`. Without any the first
+// token has kNoTarget. Of images the tokens are the rows of the table that the embedding makes.
 absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const MicroBatch& batch,
                                               TargetRows* rows);
 
-// x[t] = the row of tokens[t] (+ the row of its position, + the row of the first token type).
+// The patches of a micro-batch of images, where the model computes.
+template <typename T>
+absl::StatusOr<Scratch<T>> UploadPatches(const Resources& resources, const MicroBatch& batch);
+
+// What a model reads, where it computes.
+template <typename T>
+struct EmbeddingInput {
+  const int32_t* tokens = nullptr;  // rows of the table
+  const T* patches = nullptr;       // of images; else null
+};
+
+// x[t] = the row of tokens[t] (+ the row of its position, and of the first type of token). The
+// table of images has a row for each of their patches, patch W + b, and behind them the class
+// token.
 template <typename T>
 absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
                               const ModelParameters& parameters, const ParameterUse& use,
-                              const int32_t* tokens, T* x);
+                              const EmbeddingInput<T>& input, T* x);
 
 // Writes the gradients of the tables, or adds to them.
 template <typename T>
 absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
                                const ModelParameters& parameters, ParameterUse& use,
-                               const int32_t* tokens, const T* gradient);
+                               const EmbeddingInput<T>& input, const T* gradient);
 
 // The sum of the cross-entropy of softmax(norm(x) W + b) with `targets`, over all tokens or over
 // context.targets. With a prediction head (prediction_head.h), of softmax(head(norm(x)) W + b).
@@ -43,7 +56,7 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient);
 
-// The same sum without gradients.
+// The same sum without gradients. Adds to context.targets.right, if it is there.
 template <typename T>
 absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,

@@ -44,7 +44,8 @@ struct MicroBatchRun final : PassedForward {
   HalfContext context;
   size_t elements = 0;  // of the residual stream, on this rank
   std::shared_ptr<const UploadedRotary::Tables> rotary;
-  Scratch<int32_t> tokens;  // the tokens, then the targets
+  Scratch<T> patches;       // of images, where the part embeds
+  Scratch<int32_t> tokens;  // then the targets
   Scratch<T> gradient;      // of the residual stream
   // Holds the inputs, and the values that the sublayers reading them keep, outside the workspace.
   // Each input but the output layer's is an item. Null: all of them are in the workspace.

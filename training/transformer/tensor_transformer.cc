@@ -45,6 +45,8 @@ ModelParameters Described(const TensorParameters& blocks) {
   for (const TensorBlock& block : blocks.blocks) described.specs.push_back(block.spec);
   described.token_table = blocks.token_table;
   described.position_table = blocks.position_table;
+  described.embedding = {blocks.token_table};
+  if (blocks.position_table) described.embedding.push_back(*blocks.position_table);
   for (const TensorHalf& half : blocks.attention) described.attention.emplace_back().all = half.all;
   for (const TensorHalf& half : blocks.mlp) described.mlp.emplace_back().all = half.all;
   described.final_norm = blocks.final_norm;

@@ -46,7 +46,7 @@ class OwnLayers final : public DecoderLayers<T> {
             .extends = alone && !config().encodes()};
   }
   absl::Status Check(const MicroBatch& batch) const override {
-    return CheckMicroBatch(batch, config().context);
+    return CheckMicroBatch(batch, config());
   }
   HalfContext ContextOf(const MicroBatch& batch) const override {
     return {.config = &config(),
@@ -67,7 +67,11 @@ class OwnLayers final : public DecoderLayers<T> {
                                                       batch.shape.sequence_length));
       run.context.rotary = rotary_.Pointers(*run.rotary);
     }
-    if (config().masks()) {
+    if (config().image && parameters().part.embeds) {
+      GEMINID_ASSIGN_OR_RETURN(run.patches, UploadPatches<T>(run.resources, batch));
+    }
+    if (config().chooses_rows()) {
+      run.context.targets.right = batch.right;
       GEMINID_ASSIGN_OR_RETURN(run.tokens,
                                UploadChosen(run.resources, batch, &run.context.targets));
       return absl::OkStatus();
@@ -77,14 +81,14 @@ class OwnLayers final : public DecoderLayers<T> {
   }
 
   absl::Status Embed(Run& run, const ParameterUse& use, T* x) override {
-    GEMINID_RETURN_IF_ERROR(
-        EmbeddingForward<T>(run.resources, run.context, parameters(), use, run.tokens.data(), x));
+    GEMINID_RETURN_IF_ERROR(EmbeddingForward<T>(run.resources, run.context, parameters(), use,
+                                                {run.tokens.data(), run.patches.data()}, x));
     return Drop(run, x);
   }
   absl::Status EmbedBackward(Run& run, ParameterUse& use) override {
     GEMINID_RETURN_IF_ERROR(Drop(run, run.gradient.data()));
-    return EmbeddingBackward<T>(run.resources, run.context, parameters(), use, run.tokens.data(),
-                                run.gradient.data());
+    return EmbeddingBackward<T>(run.resources, run.context, parameters(), use,
+                                {run.tokens.data(), run.patches.data()}, run.gradient.data());
   }
 
   absl::StatusOr<std::unique_ptr<KeptSublayer>> Keep(const Resources& resources,

@@ -60,24 +60,27 @@ uint64_t HeadSwapBytesBound(const ModelConfig& config, zero::DataType data_type,
 
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
                              const MicroBatchShape& shape, const Tiling& tiling, size_t threads) {
-  return forecast::TrainerWorkspaceBytes({.layers = config.layers,
-                                          .hidden = config.hidden,
-                                          .heads = config.heads,
-                                          .kv_heads = config.kv_heads,
-                                          .head_dim = config.head_dim(),
-                                          .intermediate = config.intermediate,
-                                          .vocabulary = config.vocabulary,
-                                          .experts = config.routed() ? config.experts : 0,
-                                          .norms_heads = config.norms_heads(),
-                                          .parallel_block = config.parallel(),
-                                          .masks = config.masks(),
-                                          .whole_sequence = config.context,
-                                          .element_bytes = zero::SizeOf(data_type),
-                                          .batch = {shape.sequences, shape.sequence_length},
-                                          .attention_columns = tiling.attention_columns,
-                                          .mlp_columns = tiling.mlp_columns,
-                                          .threads = threads,
-                                          .on_gpu = tiling.for_gpu});
+  return forecast::TrainerWorkspaceBytes(
+      {.layers = config.layers,
+       .hidden = config.hidden,
+       .heads = config.heads,
+       .kv_heads = config.kv_heads,
+       .head_dim = config.head_dim(),
+       .intermediate = config.intermediate,
+       .vocabulary = config.logits(),
+       .experts = config.routed() ? config.experts : 0,
+       .norms_heads = config.norms_heads(),
+       .parallel_block = config.parallel(),
+       .masks = config.masks(),
+       .classifies = config.classifies(),
+       .patch_elements = config.image ? config.image->patch_elements() : 0,
+       .whole_sequence = config.context,
+       .element_bytes = zero::SizeOf(data_type),
+       .batch = {shape.sequences, shape.sequence_length},
+       .attention_columns = tiling.attention_columns,
+       .mlp_columns = tiling.mlp_columns,
+       .threads = threads,
+       .on_gpu = tiling.for_gpu});
 }
 
 uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens) {
@@ -92,7 +95,7 @@ uint64_t LaterBytes(const ModelConfig& config, zero::DataType data_type, const M
   const uint64_t keys = config.kv_heads * config.head_dim();
   const uint64_t attention = 2 * hidden + 2 * queries + 2 * keys;
   const uint64_t mlp = 2 * hidden + (config.gated_mlp() ? 3 : 2) * config.intermediate;
-  const uint64_t logits = base::RoundUp(config.vocabulary, logit_alignment);
+  const uint64_t logits = base::RoundUp(config.logits(), logit_alignment);
   const uint64_t ends = (part.outputs ? hidden + logits : 0) + (part.embeds ? hidden : 0);
   const uint64_t of_heads = config.norms_heads() ? part.layers * 2 * config.head_dim() : 0;
   const uint64_t norms =

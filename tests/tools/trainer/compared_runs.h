@@ -46,15 +46,17 @@ class ComparedRuns : public testing::Test {
   // `flags` are common to all runs of the suite.
   explicit ComparedRuns(Words flags) : flags_(std::move(flags)) {}
 
+  virtual Words Data() const { return {"--text", text_}; }
   Words Arguments(const Words& more) const {
-    return Words{"--text",         text_, "--steps",   "4", "--batch",  "4",    "--lr", "3e-3",
-                 "--warmup-steps", "2",   "--threads", "1", "--report", report_} +
+    return Data() + Words{"--steps",        "4", "--batch",   "4", "--lr",     "3e-3",
+                          "--warmup-steps", "2", "--threads", "1", "--report", report_} +
            flags_ + more;
   }
 
-  // The report. Null if the run fails; then the test fails, too.
+  absl::Status Try(const Words& more) const { return ranks_->Train(Arguments(more)); }
+  // The report; null, and the test fails, where the run does.
   nlohmann::json Run(const Words& more) const {
-    const absl::Status trained = ranks_->Train(Arguments(more));
+    const absl::Status trained = Try(more);
     EXPECT_TRUE(trained.ok()) << testing::PrintToString(more) << trained;
     return trained.ok() ? Report() : nlohmann::json();
   }

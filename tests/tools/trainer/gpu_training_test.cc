@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "kernels/model/attention/attention_graph_cuda.h"
 #include "tests/tools/trainer/trainer_process.h"
+#include "tests/training/data/image_files.h"
 
 namespace geminid::trainer {
 namespace {
@@ -93,6 +94,27 @@ TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
     ExpectNear(gpu, host, model[3] == "fp32" ? kFloatTolerance : kBFloat16Tolerance);
     if (model[1] == "bert-tiny") continue;  // each step masks other tokens
     EXPECT_LT(gpu["loss"].back(), gpu["loss"].front());
+  }
+}
+
+TEST_P(GpuTraining, OfImages_LossesAndAccuracyAreThoseOfTheHostToRounding) {
+  const std::string images =
+      folder_.Write("images.safetensors", RandomImageFile(12, 3, 32, 10, /*seed=*/1));
+  const auto train = [&](const Words& more) {
+    const Words words = With({"--images", images, "--model", "vit-tiny", "--steps", "2", "--batch",
+                              "2", "--dropout", "0.1", "--validation", "0.5",
+                              "--validation-batches", "2", "--report", folder_ / "report.json"},
+                             more);
+    const CommandResult result = RunTrainer(words, environment_);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.code == 0 ? Report() : nlohmann::json();
+  };
+  for (const char* const type : {"fp32", "bf16"}) {
+    const nlohmann::json host = train({"--dtype", type});
+    const nlohmann::json gpu = train({"--dtype", type, "--device", "cuda"});
+    ExpectNear(gpu, host, type == std::string("fp32") ? kFloatTolerance : kBFloat16Tolerance);
+    if (type == std::string("bf16")) continue;  // rounding may turn an answer
+    EXPECT_EQ(gpu["validation"].back()["accuracy"], host["validation"].back()["accuracy"]);
   }
 }
 

@@ -109,7 +109,7 @@ TEST(Operations, AttentionThatSeesTheWholeSequence_TakesTwiceTheCausal) {
 TEST(Operations, OfAClassifier_AreOfOneTokenOfEachSequence) {
   Model model = *FindModel("gpt2");
   model.untrained.head = Head::kClassifier;
-  model.untrained.classes = 10;
+  model.classes = 10;
   EXPECT_DOUBLE_EQ(Operations(model, Operator::kOutput, Turn::kBackward, kBatch),
                    6.0 * 3 * 768 * 10);
 }

@@ -77,7 +77,7 @@ TEST(PublishedConfig, Shapes_AreThoseOfTheFamily) {
   EXPECT_EQ(Published("bert-base-uncased").decoder_layers(), 0u);
   EXPECT_TRUE(Published("t5-base").has_both());
   EXPECT_EQ(Published("vit-base-patch16-224").position_rows(), 197u);
-  EXPECT_EQ(Published("vit-base-patch16-224").untrained.classes, 1000u);
+  EXPECT_EQ(Published("vit-base-patch16-224").classes, 1000u);
   EXPECT_TRUE(Published("gemma-2-9b").tied_output());  // by default
   EXPECT_EQ(Published("llama-3.1-8b").position_rows(), 131072u);
 }
@@ -222,7 +222,7 @@ TEST(HuggingFaceConfig, Classifiers_TakeTheirNumberOfClassesFromNamesOrNumber) {
         "hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 64,
         "architectures": ["BertForSequenceClassification"])" +
                                 keys + "}")
-        ->untrained.classes;
+        ->classes;
   };
   EXPECT_EQ(classes(""), 2u);
   EXPECT_EQ(classes(R"(, "id2label": {"0": "a", "1": "b", "2": "c"})"), 3u);

@@ -107,12 +107,12 @@ TEST(FlopsPerToken, OfAParallelBlock_AreThoseOfOneAfterTheOther) {
 TEST(ParseFamily, OfEachName_IsTheFamily) {
   for (const Family family :
        {Family::kGpt2, Family::kLlama, Family::kMixtral, Family::kMistral, Family::kQwen2,
-        Family::kQwen3, Family::kOpt, Family::kGptNeox, Family::kBert}) {
+        Family::kQwen3, Family::kOpt, Family::kGptNeox, Family::kBert, Family::kVit}) {
     EXPECT_EQ(*ParseFamily(Name(family)), family);
   }
-  EXPECT_THAT(
-      std::string(ParseFamily("bloom").status().message()),
-      testing::HasSubstr("use bert, gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3"));
+  EXPECT_THAT(std::string(ParseFamily("bloom").status().message()),
+              testing::HasSubstr(
+                  "use bert, gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2, qwen3 or vit"));
 }
 
 std::string Complaint(ModelConfig config) { return std::string(Validate(config).message()); }

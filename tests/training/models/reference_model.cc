@@ -22,6 +22,7 @@ class Reference {
     const bool gpt2 = c_.family == Family::kGpt2, opt = c_.family == Family::kOpt;
     const bool neox = c_.family == Family::kGptNeox;
     if (c_.family == Family::kBert) return BertLogits(tokens, first_token);
+    if (c_.family == Family::kVit) return VitLogits(tokens, first_token);
     const std::string table = gpt2   ? "transformer.wte.weight"
                               : opt  ? "model.decoder.embed_tokens.weight"
                               : neox ? "gpt_neox.embed_in.weight"
@@ -130,6 +131,46 @@ class Reference {
       }
     }
     return logits;
+  }
+
+  // Section 3.1 of the paper. The patches are projected by a convolution whose kernels do not
+  // overlap.
+  Rows VitLogits(const std::vector<int32_t>& tokens, size_t first_token) const {
+    const std::string embeddings = "vit.embeddings.";
+    const size_t elements = c_.image->patch_elements(), patches = tokens.size() - 1;
+    const Row& pixels = At(kPatches);
+    const Row& kernel = At(embeddings + "patch_embeddings.projection.weight");
+    Rows x(tokens.size(), At(embeddings + "cls_token"));
+    for (size_t p = 0; p < patches; ++p) {
+      const size_t first = (static_cast<size_t>(tokens[0]) * patches + p) * elements;
+      x[p + 1] = At(embeddings + "patch_embeddings.projection.bias");
+      for (size_t h = 0; h < c_.hidden; ++h) {
+        for (size_t e = 0; e < elements; ++e) {
+          x[p + 1][h] += pixels[first + e] * kernel[h * elements + e];
+        }
+      }
+    }
+    for (size_t t = 0; t < x.size(); ++t) {
+      for (size_t h = 0; h < c_.hidden; ++h) {
+        x[t][h] += At(embeddings + "position_embeddings")[t * c_.hidden + h];
+      }
+    }
+    x = Factored(x, 0, first_token);
+    for (size_t layer = 0; layer < c_.layers; ++layer) {
+      const std::string prefix = "vit.encoder.layer." + std::to_string(layer) + ".";
+      const std::string self = prefix + "attention.attention.";
+      Rows n = LayerNorm(prefix + "layernorm_before", x);
+      const Rows attended =
+          Attend(Linear(self + "query", n, c_.hidden), Linear(self + "key", n, c_.hidden),
+                 Linear(self + "value", n, c_.hidden), /*sees_all=*/true);
+      const Rows added = Linear(prefix + "attention.output.dense", attended, c_.hidden);
+      Add(&x, Factored(added, 1 + 2 * layer, first_token));
+      n = LayerNorm(prefix + "layernorm_after", x);
+      const Rows wide = Gelu(Linear(prefix + "intermediate.dense", n, c_.intermediate));
+      const Rows mlp = Linear(prefix + "output.dense", wide, c_.hidden);
+      Add(&x, Factored(mlp, 2 + 2 * layer, first_token));
+    }
+    return Linear("classifier", LayerNorm("vit.layernorm", {x[0]}), c_.classes);
   }
 
   static Rows Gelu(Rows x) {

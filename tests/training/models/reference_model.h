@@ -15,8 +15,12 @@ namespace geminid::trainer {
 
 using NamedTensors = std::map<std::string, std::vector<double>>;
 
-// The dropout factor of element `h` of token `t` at a position of the model. 0 is the embedding; 1
-// + 2 layer is the output of a layer's attention, and 2 + 2 layer that of its MLP.
+// The name beside the parameters of [images, patches, patch_elements]. A sequence of such a model
+// begins with the number of its image, and its logits are those of the class token alone.
+inline constexpr char kPatches[] = "patches";
+
+// What element `h` of token `t` of all is multiplied by at a place of the model: 0 is the
+// embedding, 1 + 2 layer what the layer's attention adds, 2 + 2 layer what its MLP adds.
 using Factor = std::function<double(size_t place, size_t t, size_t h)>;
 
 // The sum of the cross-entropy over all tokens of all sequences.

@@ -48,7 +48,18 @@ inline ModelConfig TinyBert() {
   return config;
 }
 
-// The other values of the family's options.
+// An encoder of images of four patches, that classifies them.
+inline ModelConfig TinyVit() {
+  ModelConfig config = TinyGpt2();
+  config.family = Family::kVit;
+  config.image = ImageShape{.side = 6, .patch = 3, .channels = 2};
+  config.context = config.image->tokens();
+  config.vocabulary = 0;
+  config.classes = 7;
+  return config;
+}
+
+// The other half of what its configuration may say.
 inline ModelConfig InSequence(ModelConfig gpt_neox) {
   gpt_neox.parallel_block = false;
   gpt_neox.attention_bias = false;
@@ -149,11 +160,32 @@ struct Batch {
   MicroBatchShape shape;
   std::vector<int32_t> tokens;
   std::vector<int32_t> targets;
-  MicroBatch view() const { return {.shape = shape, .tokens = tokens, .targets = targets}; }
+  std::vector<float> patches = {};  // of images
+  MicroBatch view() const {
+    return {.shape = shape, .tokens = tokens, .targets = targets, .patches = patches};
+  }
 };
 
-// In a masked language model every third token has a target.
+// As many images as there would be sequences.
+inline Batch RandomImages(const ModelConfig& config, size_t images, uint64_t seed) {
+  const ImageShape& image = *config.image;
+  Batch batch{.shape = {.sequences = images, .sequence_length = image.tokens()},
+              .tokens = {},
+              .targets = {}};
+  for (size_t i = 0; i < images; ++i) {
+    batch.targets.push_back(static_cast<int32_t>(base::RandomBits(seed, i) % config.classes));
+    batch.targets.resize(batch.targets.size() + image.patches(), kNoTarget);
+  }
+  for (size_t i = 0; i < images * image.patches() * image.patch_elements(); ++i) {
+    const double value = base::UnitInterval(base::RandomBits(seed + 1, i));
+    batch.patches.push_back(static_cast<float>(2 * value - 1));
+  }
+  return batch;
+}
+
+// Of a masked language model every third token has a target.
 inline Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint64_t seed) {
+  if (config.image) return RandomImages(config, shape.sequences, seed);
   Batch batch{.shape = shape, .tokens = {}, .targets = {}};
   for (uint64_t i = 0; i < shape.tokens(); ++i) {
     batch.tokens.push_back(static_cast<int32_t>(base::RandomBits(seed, 2 * i) % config.vocabulary));
@@ -195,8 +227,15 @@ inline NamedTensors Named(const Transformer& model, DenseParameters& parameters)
   return named;
 }
 
+// Of images without tokens their numbers, at the token that has the target.
 inline std::vector<std::vector<int32_t>> Sequences(const MicroBatchShape& shape,
-                                                   const std::vector<int32_t>& tokens) {
+                                                   std::vector<int32_t> tokens) {
+  if (tokens.empty()) {
+    tokens.resize(shape.tokens());
+    for (size_t i = 0; i < shape.sequences; ++i) {
+      tokens[i * shape.sequence_length] = static_cast<int32_t>(i);
+    }
+  }
   std::vector<std::vector<int32_t>> sequences;
   for (size_t s = 0; s < shape.sequences; ++s) {
     const auto first = tokens.begin() + static_cast<ptrdiff_t>(s * shape.sequence_length);
@@ -205,15 +244,21 @@ inline std::vector<std::vector<int32_t>> Sequences(const MicroBatchShape& shape,
   return sequences;
 }
 
+// With what the model reads of the batch's images, under a name of its own.
+inline NamedTensors WithPatches(NamedTensors named, const Batch& batch) {
+  named[kPatches] = {batch.patches.begin(), batch.patches.end()};
+  return named;
+}
+
 inline double ReferenceLoss(const ModelConfig& config, const NamedTensors& named,
                             const Batch& batch, const Factor& factor = {}) {
-  return ReferenceLoss(config, named, Sequences(batch.shape, batch.tokens),
+  return ReferenceLoss(config, WithPatches(named, batch), Sequences(batch.shape, batch.tokens),
                        Sequences(batch.shape, batch.targets), factor);
 }
 
 inline double ReferenceObjective(const ModelConfig& config, const NamedTensors& named,
                                  const Batch& batch, const Factor& factor = {}) {
-  return ReferenceObjective(config, named, Sequences(batch.shape, batch.tokens),
+  return ReferenceObjective(config, WithPatches(named, batch), Sequences(batch.shape, batch.tokens),
                             Sequences(batch.shape, batch.targets), factor);
 }
 

@@ -138,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                     DropoutCase{"gpt_neox_in_pieces", TinyGptNeox(), kFineTiling},
                     DropoutCase{"bert", TinyBert(), Tiling{}},
                     DropoutCase{"bert_in_pieces", TinyBert(), kFineTiling},
+                    DropoutCase{"vit", TinyVit(), kFineTiling},
                     DropoutCase{"mixtral", WithoutBalance(TinyMixtral()), Tiling{}}),
     [](const auto& test) { return std::string(test.param.name); });
 

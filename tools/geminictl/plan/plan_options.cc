@@ -117,7 +117,7 @@ absl::Status ReadSequence(const PlanFlags& flags, PlanRequest* request) {
   const forecast::Model& model =
       request->model.has_value() ? *request->model : request->family->base;
   std::uint64_t& length = request->job.batch.sequence_length;
-  const bool image = model.untrained.patch_elements > 0;
+  const bool image = model.image.has_value();
   length = image ? model.position_rows() : std::min(model.position_rows(), kSequenceUnlessChosen);
   GEMINID_RETURN_IF_ERROR(ReadCount("--context", flags.sequence, &length));
   if (image && length != model.position_rows()) {

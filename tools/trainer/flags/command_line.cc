@@ -204,6 +204,7 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
     GEMINID_RETURN_IF_ERROR(
         WithPath("--load", flags.load, CheckLoadedShape(flags.load, options.model)));
     GEMINID_RETURN_IF_ERROR(CheckTextForLoaded(flags, options.model, notes));
+    NoteClassifier(flags.load, options.model, notes);
   }
   if (!flags.freeze.empty()) options.frozen = absl::StrSplit(flags.freeze, ',');
   GEMINID_RETURN_IF_ERROR(TrainedParameters(options.model, options.frozen).status());

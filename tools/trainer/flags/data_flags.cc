@@ -14,6 +14,7 @@
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/newest.h"
+#include "training/data/images.h"
 #include "training/data/text.h"
 #include "training/data/token_shards.h"
 #include "training/settings/flag_words.h"
@@ -40,6 +41,9 @@ constexpr FlagSpec kPathFlags[] = {
      "Text file, or directory of text files, to learn; several may be given"},
     {"--shards", &Flags::shards, "PATH",
      "In place of --text: .bin file of tokens as llm.c or nanoGPT write it, or a directory of "
+     "them; several may be given"},
+    {"--images", &Flags::images, "PATH",
+     "In place of --text, for vit: .safetensors file with 'images' and 'labels', or a directory of "
      "them; several may be given"},
 };
 constexpr FlagSpec kDataFlags[] = {
@@ -147,11 +151,21 @@ void AddDataFlags(CLI::App* app, Flags* flags) {
 }
 
 absl::Status CheckDataPath(const Flags& flags) {
-  if (flags.text.empty() != flags.shards.empty()) return absl::OkStatus();
+  const std::array kinds = {std::pair{"--text", &flags.text}, std::pair{"--shards", &flags.shards},
+                            std::pair{"--images", &flags.images}};
+  const char* first = nullptr;
+  for (const auto& [flag, value] : kinds) {
+    if (value->empty()) continue;
+    if (first != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(first, " and ", flag, " are both given; leave one out"));
+    }
+    first = flag;
+  }
+  if (first != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      flags.text.empty()
-          ? "no text: give --text a file or a directory to learn, or --shards files of tokens"
-          : "--text and --shards are both given; leave one out");
+      "no text: give --text a file or a directory to learn, or --shards files of tokens, or "
+      "--images files of images with labels");
 }
 
 absl::Status CheckTextForLoaded(const Flags& flags, const ModelConfig& model,
@@ -175,6 +189,15 @@ absl::Status CheckTextForLoaded(const Flags& flags, const ModelConfig& model,
 absl::Status ParseData(const Flags& flags, TrainOptions* options) {
   options->text = absl::StrSplit(flags.text, kBetweenValues, absl::SkipEmpty());
   options->shards = absl::StrSplit(flags.shards, kBetweenValues, absl::SkipEmpty());
+  options->images = absl::StrSplit(flags.images, kBetweenValues, absl::SkipEmpty());
+  if (options->images.empty() == options->model.image.has_value()) {
+    const bool of_images = options->model.image.has_value();
+    return absl::InvalidArgumentError(absl::StrCat(
+        DataFlagOf(*options), " is for models of ", of_images ? "tokens" : "images", ", and the ",
+        Name(options->model.family), " family reads ",
+        of_images ? "images; give --images files of them with their labels"
+                  : "tokens; give --text or --shards, or take a model of the vit family"));
+  }
   if (!flags.text.empty() && options->model.vocabulary < kByteVocabulary) {
     return absl::InvalidArgumentError(absl::StrCat("--vocabulary is ", options->model.vocabulary,
                                                    ", but --text is bytes, of ", kByteVocabulary,
@@ -194,22 +217,23 @@ absl::Status ParseData(const Flags& flags, TrainOptions* options) {
 
 absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options,
                                                       const OnBytesRead& on_progress) {
-  const bool has_shards = !options.shards.empty();
-  auto data = has_shards ? absl::StatusOr<std::unique_ptr<TokenSource>>(TokenShards::Open(
-                               options.shards, options.model.vocabulary))
-                         : Text::Load(options.text, on_progress);
-  if (!data.ok()) return WithFlag(has_shards ? "--shards" : "--text", data.status());
+  using Opened = absl::StatusOr<std::unique_ptr<TokenSource>>;
+  const ModelConfig& model = options.model;
+  Opened data =
+      !options.images.empty()   ? Opened(Images::Open(options.images, *model.image, model.classes))
+      : !options.shards.empty() ? Opened(TokenShards::Open(options.shards, model.vocabulary))
+                                : Opened(Text::Load(options.text, on_progress));
+  if (!data.ok()) return WithFlag(DataFlagOf(options), data.status());
   return data;
 }
 
 absl::Status CheckSameFiles(const TrainOptions& options, const DataListing& read) {
   DataListing now;
-  if (options.shards.empty()) {
+  if (!options.text.empty()) {
     GEMINID_ASSIGN_OR_RETURN(now, Text::List(options.text));
   } else {
-    GEMINID_ASSIGN_OR_RETURN(const auto shards,
-                             TokenShards::Open(options.shards, options.model.vocabulary));
-    now = shards->listing();
+    GEMINID_ASSIGN_OR_RETURN(const auto data, OpenData(options));
+    now = data->listing();
   }
   const std::string difference = FirstDifference(read, now);
   if (difference.empty()) return absl::OkStatus();

@@ -17,7 +17,7 @@ namespace geminid::trainer {
 
 void AddDataFlags(CLI::App* app, Flags* flags);
 
-// INVALID_ARGUMENT unless text or shards are given, but not both.
+// INVALID_ARGUMENT unless text, shards or images are given, one of them alone.
 absl::Status CheckDataPath(const Flags& flags);
 
 // INVALID_ARGUMENT if --text is given and a tokenizer beside the values of --load says that the
@@ -28,8 +28,8 @@ absl::Status CheckTextForLoaded(const Flags& flags, const ModelConfig& model,
 // INVALID_ARGUMENT names the flag. `options` already has the model, whose vocabulary the data uses.
 absl::Status ParseData(const Flags& flags, TrainOptions* options);
 
-// Opens the text or the shards. Errors are those of Text::Load and TokenShards::Open; `on_progress`
-// is that of Text::Load.
+// Opens the text, the shards or the images. Errors are those of Text::Load, TokenShards::Open and
+// Images::Open; `on_progress` is that of Text::Load.
 absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options,
                                                       const OnBytesRead& on_progress = nullptr);
 

@@ -37,7 +37,9 @@ bool LoadsMasked(F f) {
 bool SeedCounts(F f) {
   const bool all_loaded = !f.load.empty() && f.lora_rank.empty();
   const bool drops = !f.dropout.empty() && f.dropout != "0";
-  return !all_loaded || f.sampling != Name(Sampling::kSequential) || drops || LoadsMasked(f);
+  const bool new_classifier = !f.classes.empty();
+  return !all_loaded || new_classifier || f.sampling != Name(Sampling::kSequential) || drops ||
+         LoadsMasked(f);
 }
 bool HasStateOnDisk(F f) { return !f.state_disk.empty(); }
 bool IsOnHost(F f) { return f.device != "cuda"; }
@@ -46,6 +48,7 @@ bool HasNarrowWeights(F f) { return f.dtype != "fp32"; }
 constexpr FlagEffect kTraining[] = {
     {"--text"},
     {"--shards"},
+    {"--images"},
     {"--batch"},
     {"--accumulate"},
     {"--update-cost", [](F f) { return f.accumulate.starts_with("auto"); },
@@ -65,6 +68,10 @@ constexpr FlagEffect kTraining[] = {
     {"--context"},
     {"--vocabulary"},
     {"--mask-token"},
+    {"--image-size"},
+    {"--patch-size"},
+    {"--channels"},
+    {"--classes"},
     {"--experts"},
     {"--experts-per-token"},
     {"--balance-loss"},

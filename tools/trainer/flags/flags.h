@@ -24,8 +24,9 @@ inline constexpr char kBetweenValues = '\x1f';
 
 // Empty: not given, or derived from the other flags. `text` and `shards` may have several values.
 struct Flags {
-  std::string text, shards, validation, validation_every, validation_batches;
+  std::string text, shards, images, validation, validation_every, validation_batches;
   std::string model, family, layers, hidden, heads, context, vocabulary, mask_token;
+  std::string image_size, patch_size, channels, classes;
   std::string experts, experts_per_token, balance_loss, expert_capacity;
   std::string hosts, remote_shell = "ssh -o BatchMode=yes", host_timeout = "1.2";
   std::string ranks, min_ranks, max_ranks, parallel, restarts = "0", threads, steps = "100",

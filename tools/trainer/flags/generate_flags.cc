@@ -101,8 +101,11 @@ absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
   if (options.run.model.encodes()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--load ", options.run.load, " is a model of the ", Name(options.run.model.family),
-        " family, an encoder: each token sees those after it, so that it cannot write on after a "
-        "text; take a model of another family"));
+        " family, ",
+        options.run.model.image ? "which classifies images and writes no text"
+                                : "an encoder: each token sees those after it, so that it cannot "
+                                  "write on after a text",
+        "; take a model of another family"));
   }
   GEMINID_RETURN_IF_ERROR(ParseTypes(flags, &options.run));
   GEMINID_ASSIGN_OR_RETURN(options.prompt, ParsePrompt(flags, options.run.model.vocabulary));

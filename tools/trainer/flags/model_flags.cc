@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/flag_values.h"
@@ -16,7 +17,8 @@ namespace {
 constexpr FlagSpec kModelFlags[] = {
     {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
     {"--family", &Flags::family, "NAME",
-     "bert, gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3, for a shape of your own"},
+     "bert, gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2, qwen3 or vit, for a shape of your "
+     "own"},
     {"--layers", &Flags::layers, "N", "Layers"},
     {"--hidden", &Flags::hidden, "N", "Hidden size"},
     {"--heads", &Flags::heads, "N", "Attention heads"},
@@ -24,6 +26,11 @@ constexpr FlagSpec kModelFlags[] = {
     {"--vocabulary", &Flags::vocabulary, "N", "Kinds of tokens [256, as text is bytes]"},
     {"--mask-token", &Flags::mask_token, "N",
      "Of bert: the token that hides others [as --load's config.json or tokenizer says]"},
+    {"--image-size", &Flags::image_size, "N", "Of vit: pixels of an image's side"},
+    {"--patch-size", &Flags::patch_size, "N", "Of vit: pixels of a patch's side [16]"},
+    {"--channels", &Flags::channels, "N", "Of vit: numbers of a pixel [3]"},
+    {"--classes", &Flags::classes, "N",
+     "Of vit: labels; with --load another number than the folder has begins a new classifier"},
     {"--experts", &Flags::experts, "N", "MLPs of each layer, of which a router chooses (mixtral)"},
     {"--experts-per-token", &Flags::experts_per_token, "N", "How many it chooses for each token"},
     {"--balance-loss", &Flags::balance_loss, "X",
@@ -52,22 +59,62 @@ void TakeUsualExperts(ModelConfig* model) {
   model->balance_loss = has ? 0 : kUsualBalanceLoss;
 }
 
-absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
+absl::Status Take(const char* flag, const std::string& text, uint64_t* value) {
   constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate checks the bounds
-  const auto take = [&](const char* flag, const std::string& text, uint64_t* value) {
-    if (text.empty()) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, kAny));
+  if (text.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, kAny));
+  return absl::OkStatus();
+}
+
+// Images have a context of their own, and no vocabulary; models of tokens have no images.
+absl::Status OverrideImage(const Flags& flags, ModelConfig* model) {
+  const bool reads = model->traits().head == Head::kClassifier;
+  for (const auto& [flag, text, of_images] : {std::tuple{"--image-size", &flags.image_size, true},
+                                              {"--patch-size", &flags.patch_size, true},
+                                              {"--channels", &flags.channels, true},
+                                              {"--classes", &flags.classes, true},
+                                              {"--context", &flags.context, false},
+                                              {"--vocabulary", &flags.vocabulary, false}}) {
+    if (text->empty() || of_images == reads) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " is for models of ", of_images ? "images" : "tokens", ", and the ",
+        Name(model->family), " family reads ", of_images ? "tokens" : "images", "; leave it out"));
+  }
+  if (!reads) {
+    model->image.reset();  // from a preset of another family
     return absl::OkStatus();
-  };
-  GEMINID_RETURN_IF_ERROR(take("--layers", flags.layers, &model->layers));
-  GEMINID_RETURN_IF_ERROR(take("--hidden", flags.hidden, &model->hidden));
-  GEMINID_RETURN_IF_ERROR(take("--heads", flags.heads, &model->heads));
-  GEMINID_RETURN_IF_ERROR(take("--context", flags.context, &model->context));
-  GEMINID_RETURN_IF_ERROR(take("--vocabulary", flags.vocabulary, &model->vocabulary));
+  }
+  ImageShape image = model->image.value_or(ImageShape{});
+  GEMINID_RETURN_IF_ERROR(Take("--image-size", flags.image_size, &image.side));
+  GEMINID_RETURN_IF_ERROR(Take("--patch-size", flags.patch_size, &image.patch));
+  GEMINID_RETURN_IF_ERROR(Take("--channels", flags.channels, &image.channels));
+  GEMINID_RETURN_IF_ERROR(Take("--classes", flags.classes, &model->classes));
+  if (image.side == 0) return absl::OkStatus();  // Validate says so
+  if (flags.model.empty() && flags.family.empty() && image != model->image) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--image-size, --patch-size and --channels are for a model of your own (--model, "
+        "--family); the model that is loaded reads images of ",
+        model->image->side, " x ", model->image->side, " pixels in patches of ",
+        model->image->patch, ", with ", model->image->channels, " channels, as it has learned"));
+  }
+  model->image = image;
+  model->context = image.tokens();
+  model->positions.reset();
+  model->vocabulary = 0;
+  return absl::OkStatus();
+}
+
+absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
+  GEMINID_RETURN_IF_ERROR(Take("--layers", flags.layers, &model->layers));
+  GEMINID_RETURN_IF_ERROR(Take("--hidden", flags.hidden, &model->hidden));
+  GEMINID_RETURN_IF_ERROR(Take("--heads", flags.heads, &model->heads));
+  GEMINID_RETURN_IF_ERROR(Take("--context", flags.context, &model->context));
+  GEMINID_RETURN_IF_ERROR(Take("--vocabulary", flags.vocabulary, &model->vocabulary));
+  GEMINID_RETURN_IF_ERROR(OverrideImage(flags, model));
   if (!flags.family.empty()) TakeUsualExperts(model);
-  GEMINID_RETURN_IF_ERROR(take("--experts", flags.experts, &model->experts));
+  GEMINID_RETURN_IF_ERROR(Take("--experts", flags.experts, &model->experts));
   GEMINID_RETURN_IF_ERROR(
-      take("--experts-per-token", flags.experts_per_token, &model->experts_per_token));
+      Take("--experts-per-token", flags.experts_per_token, &model->experts_per_token));
   if (!flags.balance_loss.empty()) {
     constexpr double kBalanceLossMax = 1e6;
     GEMINID_ASSIGN_OR_RETURN(
@@ -168,6 +215,15 @@ absl::Status CheckMaskToken(const ModelConfig& model) {
       model.vocabulary == kByteVocabulary
           ? ", such as 256 with --vocabulary 257, where tokens are bytes"
           : ""));
+}
+
+void NoteClassifier(const std::string& folder, const ModelConfig& model,
+                    std::vector<std::string>* notes) {
+  if (!model.classifies()) return;
+  const absl::StatusOr<ModelConfig> there = ReadHuggingFaceConfig(folder);
+  if (!there.ok() || there->classes == model.classes) return;
+  notes->push_back(absl::StrCat("--classes ", model.classes, ": the classifier begins at random, ",
+                                "as ", folder, " has one of ", there->classes));
 }
 
 absl::Status ParseTypes(const Flags& flags, TrainOptions* options) {

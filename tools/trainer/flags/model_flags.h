@@ -23,6 +23,10 @@ absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& fo
 // INVALID_ARGUMENT if a model with masked tokens has no mask token; says which flag gives one.
 absl::Status CheckMaskToken(const ModelConfig& model);
 
+// Adds a note if the classifier of a model that loads `folder` begins at random.
+void NoteClassifier(const std::string& folder, const ModelConfig& model,
+                    std::vector<std::string>* notes);
+
 // Reads the types of weights and norms into `options`, which already has its model.
 absl::Status ParseTypes(const Flags& flags, TrainOptions* options);
 

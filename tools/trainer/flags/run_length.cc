@@ -27,7 +27,7 @@ absl::StatusOr<TrainOptions> WithStepsOf(TrainOptions options, const TokenSource
                            SplitTokens(data, options.validation_share, options.model.context));
   GEMINID_ASSIGN_OR_RETURN(
       options.schedule.steps,
-      StepsOfEpochs(options.epochs, WindowsIn(split.training.tokens, options.model.context),
+      StepsOfEpochs(options.epochs, SamplesIn(split.training, options.model.context),
                     SequencesPerStep(options), kStepsMax));
   if (options.usual_warmup) options.schedule.warmup_steps = UsualWarmup(options.schedule);
   GEMINID_RETURN_IF_ERROR(CheckResumed(&options));

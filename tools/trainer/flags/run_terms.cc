@@ -134,6 +134,14 @@ constexpr Term kTerms[] = {
     Shape("sliding_window", kNoFlag, [](O o) { return IfAny(o.model.window); }),
     Shape("intermediate", kNoFlag, [](O o) { return Text(o.model.intermediate); }),
     Shape("vocabulary", &Flags::vocabulary, [](O o) { return Text(o.model.vocabulary); }),
+    Shape("image-size", &Flags::image_size,
+          [](O o) { return o.model.image ? Text(o.model.image->side) : ""; }),
+    Shape("patch-size", &Flags::patch_size,
+          [](O o) { return o.model.image ? Text(o.model.image->patch) : ""; }),
+    Shape("channels", &Flags::channels,
+          [](O o) { return o.model.image ? Text(o.model.image->channels) : ""; }),
+    Refused("classes", &Flags::classes, [](O o) { return IfAny(o.model.classes); })
+        .Filled(Fill::kUnlessShape),
     Refused("mask-token", &Flags::mask_token,
             [](O o) { return o.model.masking ? Text(o.model.masking->mask_token) : ""; })
         .Filled(Fill::kUnlessShape),
@@ -152,7 +160,8 @@ constexpr Term kTerms[] = {
     Shape("lora-alpha", &Flags::lora_alpha,
           [](O o) { return o.model.lora_rank == 0 ? "" : Text(o.model.lora_alpha); })
         .Filled(Fill::kWithTheRank),
-    Refused("context", &Flags::context, [](O o) { return Text(o.model.context); })
+    Refused("context", &Flags::context,
+            [](O o) { return o.model.image ? "" : Text(o.model.context); })
         .Filled(Fill::kUnlessShape),
     Taken("balance-loss", &Flags::balance_loss,
           [](O o) { return o.model.routed() ? Text(o.model.balance_loss) : ""; })

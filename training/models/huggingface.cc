@@ -15,6 +15,9 @@
 namespace geminid::trainer {
 namespace {
 
+// The files of a tokenizer beside a model of Hugging Face.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
+                                           "vocab.txt", "spiece.model"};
 constexpr char kConfigName[] = "/config.json";
 constexpr size_t kConfigBytesMax = size_t{1} << 20;
 
@@ -139,6 +142,24 @@ std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_
 std::string_view LanguageModelPrefix(Family family) {
   const std::string_view layers = TraitsOf(family).names.layers;
   return layers.substr(0, layers.find('.') + 1);
+}
+
+absl::Status CheckTextForLoaded(const std::string& load, const ModelConfig& model,
+                                std::vector<std::string>* notes) {
+  const uint64_t of_text = kByteVocabulary + (model.masks() ? 1 : 0);
+  if (model.vocabulary <= of_text) return absl::OkStatus();
+  const std::string words = absl::StrCat("--text is bytes, but the model of --load has ",
+                                         model.vocabulary, " kinds of tokens");
+  const absl::StatusOr<std::string> folder = checkpoint::FolderOfValues(load);
+  if (!folder.ok()) return absl::OkStatus();  // reading the values reports why
+  for (const char* const file : kTokenizerFiles) {
+    if (::access(absl::StrCat(*folder, "/", file).c_str(), F_OK) != 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        words, ", made by '", *folder, "/", file,
+        "'; give --shards the files that 'python -m geminid tokens shards' makes of the text"));
+  }
+  notes->push_back(absl::StrCat(words, "; if a tokenizer made them, give --shards its tokens"));
+  return absl::OkStatus();
 }
 
 }  // namespace geminid::trainer

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/json.h"
 #include "training/models/model_config.h"
@@ -43,6 +45,12 @@ std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_
 // The prefix of a language model's tensor names. The names of the base model alone lack this
 // prefix.
 std::string_view LanguageModelPrefix(Family family);
+
+// For bytes of --text. INVALID_ARGUMENT if a tokenizer beside the values of --load, `load`, says
+// that the model's tokens are no bytes. `notes` receives a remark where only the vocabulary is
+// larger.
+absl::Status CheckTextForLoaded(const std::string& load, const ModelConfig& model,
+                                std::vector<std::string>* notes);
 
 }  // namespace geminid::trainer
 

@@ -24,6 +24,7 @@
 #include "tools/trainer/flags/run_terms.h"
 #include "tools/trainer/flags/schedule_flags.h"
 #include "training/models/fine_tuning.h"
+#include "training/models/huggingface.h"
 #include "training/settings/device_check.h"
 #include "training/settings/evaluation_flags.h"
 #include "training/settings/flag_words.h"
@@ -203,7 +204,9 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
   if (loads) {
     GEMINID_RETURN_IF_ERROR(
         WithPath("--load", flags.load, CheckLoadedShape(flags.load, options.model)));
-    GEMINID_RETURN_IF_ERROR(CheckTextForLoaded(flags, options.model, notes));
+    if (!flags.text.empty()) {
+      GEMINID_RETURN_IF_ERROR(CheckTextForLoaded(flags.load, options.model, notes));
+    }
     NoteClassifier(flags.load, options.model, notes);
   }
   if (!flags.freeze.empty()) options.frozen = absl::StrSplit(flags.freeze, ',');

@@ -1,7 +1,5 @@
 #include "tools/trainer/flags/data_flags.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -13,7 +11,6 @@
 #include "absl/strings/str_split.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
-#include "client/checkpoint/newest.h"
 #include "training/data/images.h"
 #include "training/data/text.h"
 #include "training/data/token_shards.h"
@@ -22,9 +19,6 @@
 namespace geminid::trainer {
 namespace {
 
-// The files of a tokenizer beside a model of Hugging Face.
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
-                                           "vocab.txt", "spiece.model"};
 constexpr uint64_t kBatchMax = 1 << 20;
 constexpr uint64_t kAccumulateMax = 1 << 16;
 constexpr uint64_t kLeastSum = 2;  // the fewest micro-batches that an engine sums
@@ -166,24 +160,6 @@ absl::Status CheckDataPath(const Flags& flags) {
   return absl::InvalidArgumentError(
       "no text: give --text a file or a directory to learn, or --shards files of tokens, or "
       "--images files of images with labels");
-}
-
-absl::Status CheckTextForLoaded(const Flags& flags, const ModelConfig& model,
-                                std::vector<std::string>* notes) {
-  const uint64_t of_text = kByteVocabulary + (model.masks() ? 1 : 0);
-  if (flags.text.empty() || model.vocabulary <= of_text) return absl::OkStatus();
-  const std::string words = absl::StrCat("--text is bytes, but the model of --load has ",
-                                         model.vocabulary, " kinds of tokens");
-  const absl::StatusOr<std::string> folder = checkpoint::FolderOfValues(flags.load);
-  if (!folder.ok()) return absl::OkStatus();  // reading the values reports why
-  for (const char* const file : kTokenizerFiles) {
-    if (::access(absl::StrCat(*folder, "/", file).c_str(), F_OK) != 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        words, ", made by '", *folder, "/", file,
-        "'; give --shards the files that 'python -m geminid tokens shards' makes of the text"));
-  }
-  notes->push_back(absl::StrCat(words, "; if a tokenizer made them, give --shards its tokens"));
-  return absl::OkStatus();
 }
 
 absl::Status ParseData(const Flags& flags, TrainOptions* options) {

@@ -3,14 +3,11 @@
 #define GEMINID_TOOLS_TRAINER_FLAGS_DATA_FLAGS_H_
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/trainer/flags/flags.h"
 #include "training/data/token_source.h"
-#include "training/models/model_config.h"
 #include "training/settings/options.h"
 
 namespace geminid::trainer {
@@ -19,11 +16,6 @@ void AddDataFlags(CLI::App* app, Flags* flags);
 
 // INVALID_ARGUMENT unless text, shards or images are given, one of them alone.
 absl::Status CheckDataPath(const Flags& flags);
-
-// INVALID_ARGUMENT if --text is given and a tokenizer beside the values of --load says that the
-// model's tokens are no bytes. `notes` receives a remark where only the vocabulary is larger.
-absl::Status CheckTextForLoaded(const Flags& flags, const ModelConfig& model,
-                                std::vector<std::string>* notes);
 
 // INVALID_ARGUMENT names the flag. `options` already has the model, whose vocabulary the data uses.
 absl::Status ParseData(const Flags& flags, TrainOptions* options);

@@ -608,8 +608,8 @@ TEST_P(ConformanceWithPeers, BroadcastsFromDifferentRoots_AreFoundByTheNextColle
     absl::Status status = c.Broadcast(values, c.Rank() == 1 ? 1 : 0);
     if (status.ok()) status = c.Barrier();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_NE(status.message().find("rank 1 called Broadcast of 5 float32 from rank 1"),
-              absl::string_view::npos)
+    EXPECT_NE(status.message().find("rank 1 called "), absl::string_view::npos) << status;
+    EXPECT_NE(status.message().find("Broadcast of 5 float32 from rank 0"), absl::string_view::npos)
         << status;
   });
 }

@@ -23,11 +23,13 @@ TEST_F(ScalingOverHosts, ToAHostThatJoinsAndBack_HasTheBitsOfResumes) {
   const auto trainer = StartOnHosts(2);
   const v1::ScaleRequest more = Scale(4);
   ASSERT_EQ(more.state(), "done") << more.message() << trainer->output();
+  RecordProperty("joined", more.message());
   EXPECT_THAT(more.message(), HasSubstr("goes on as 4 ranks after step "));
   EXPECT_EQ(RanksAt(first_), 2u);
   EXPECT_EQ(RanksAt(second_), 2u);
   const v1::ScaleRequest fewer = Scale(2);
   ASSERT_EQ(fewer.state(), "done") << fewer.message() << trainer->output();
+  RecordProperty("left", fewer.message());
   EXPECT_EQ(RanksAt(first_), 2u);
   EXPECT_EQ(RanksAt(second_), 0u);
   EXPECT_TRUE(BecomesEmpty(1)) << "its agent has nothing to do";

@@ -5,6 +5,7 @@ A new folder has replacements for the page's files: texts, shards of tokens, a m
 LEFT_OUT names the blocks that are not run, with the reason. An entry of LEFT_OUT without a block is a failure, too.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -127,6 +128,17 @@ def shard(tokens):
     return struct.pack("<256i", 20240520, 1, len(tokens), *[0] * 253) + struct.pack(f"<{len(tokens)}H", *tokens)
 
 
+def images(count, side):
+    """A safetensors file of images of bytes, with labels."""
+    pixels = bytes(i * i % 251 for i in range(count * 3 * side * side))
+    labels = struct.pack(f"<{count}q", *(i % 10 for i in range(count)))
+    header = json.dumps({
+        "images": {"dtype": "U8", "shape": [count, 3, side, side], "data_offsets": [0, len(pixels)]},
+        "labels": {"dtype": "I64", "shape": [count], "data_offsets": [len(pixels), len(pixels) + len(labels)]},
+    }).encode()
+    return struct.pack("<Q", len(header)) + header + pixels + labels
+
+
 def prepare(folder, environment):
     """Makes the files that pages name in `folder`."""
     words = "In the beginning were words, and each word was followed by another.\n" * 400
@@ -136,10 +148,13 @@ def prepare(folder, environment):
     for name in ("fineweb10B/fineweb_train_000001.bin", "mine.bin", "val.bin"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(shard(tokens))
+    (folder / "train.safetensors").write_bytes(images(40, 32))
     # The page starts its own daemon, so that its sessions are counted from 1.
     environment = {name: value for name, value in environment.items() if name != "GEMINID_SOCKET"}
-    subprocess.run(["geminid-train", "--text", "FILE", "--model", "gpt2-tiny", "--steps", "1", "--quiet", "--export", "gpt2"],
-                   cwd=folder, env=environment, check=True, timeout=120)
+    for flags in ("--text FILE --model gpt2-tiny --export gpt2",
+                  "--images train.safetensors --model vit-tiny --export vit-base-patch16-224"):
+        subprocess.run(["geminid-train", *flags.split(), "--steps", "1", "--quiet"], cwd=folder, env=environment, check=True,
+                       timeout=120)
 
 
 def run(page, text, programs):

@@ -156,7 +156,8 @@ TEST_P(LayerShareOf, SumsOfAMicroBatch_AreTheClosedForm) {
       ASSERT_TRUE(share.model->TrainMicroBatch(*share.parameters, batch.view(), 1).ok());
       constexpr auto kAllReduce = static_cast<size_t>(collectives::OpKind::kAllReduce);
       uint64_t received = 0;
-      for (const auto& peer : ranks.Stats().traffic[kAllReduce].peers) {
+      const auto stats = ranks.Stats();
+      for (const auto& peer : stats.traffic[kAllReduce].peers) {
         received += peer.bytes_received;
       }
       EXPECT_EQ(received, static_cast<uint64_t>(GetParam() - 1) * numbers * sizeof(float));

@@ -39,10 +39,10 @@ struct StateStoreOptions {
   size_t whole_state_arrays = 2;
   DataType state_type = DataType::kFloat32;  // of the arrays' elements, or kBFloat16
   std::optional<kernels::OptimizerKind>
-      optimizer{};                           // a replacement must have the same; unset: any
-  uint64_t tensor_state_bytes = 0;           // numbers per tensor; every rank has all of them
-  uint64_t device_scale_bytes = 0;           // for kernels that update state on the device
-  uint64_t workspace_bytes = 0;              // the optimizer's, in host memory
+      optimizer{};                  // a replacement must have the same; unset: any
+  uint64_t tensor_state_bytes = 0;  // numbers per tensor; every rank has all of them
+  uint64_t device_scale_bytes = 0;  // for kernels that update state on the device
+  uint64_t workspace_bytes = 0;     // the optimizer's, in host memory
   // By granule: whether the device updates state that lies on the host
   // (client/zero/update/streamed_updates.h). Empty: it updates none.
   std::vector<bool> streamed{};

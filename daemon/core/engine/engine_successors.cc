@@ -125,8 +125,8 @@ std::string Engine::MostAlike(const Session& session, const std::vector<ChunkSpe
     const ChunkSpec& asked = specs[alike];
     absl::StrAppend(&words, ", and its chunk ", alike, " is \"", there.name, "\" (",
                     shm::Name(there.kind), ", ", base::FormatBytes(there.bytes), "), not \"",
-                    asked.name, "\" (", shm::Name(asked.kind), ", ",
-                    base::FormatBytes(asked.bytes), ")");
+                    asked.name, "\" (", shm::Name(asked.kind), ", ", base::FormatBytes(asked.bytes),
+                    ")");
   }
   return words;
 }

@@ -95,9 +95,8 @@ TEST_F(EngineSuccessors, ClaimOfAnotherForm_NamesTheFirstChunkThatDiffers) {
   std::vector<ChunkSpec> specs = State();
   specs[1] = {"part 1", ChunkKind::kWeight, 3 << 10, true};
   const std::string there = absl::StrCat("has ", State().size(), " chunks");
-  EXPECT_THAT(answer(specs),
-              AllOf(HasSubstr(there + ", and its chunk 1 is \"part 0\" (exp_avg, "),
-                    HasSubstr("), not \"part 1\" (weight, 3.0 KiB)")));
+  EXPECT_THAT(answer(specs), AllOf(HasSubstr(there + ", and its chunk 1 is \"part 0\" (exp_avg, "),
+                                   HasSubstr("), not \"part 1\" (weight, 3.0 KiB)")));
   specs = State();
   specs.push_back({"more", ChunkKind::kWeight, 5000, true});
   EXPECT_THAT(answer(specs), EndsWith(there));

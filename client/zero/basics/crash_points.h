@@ -25,6 +25,28 @@ inline constexpr const char* kCrashPoints[] = {
     "resumed",          // all granules are flipped
 };
 
+// The points at which the state leaves the device for other jobs, and comes back.
+inline constexpr const char* kYieldCrashPoints[] = {
+    "refuges made",      // host memory for chunks without a home, which may be on one rank alone
+    "chunk leaving",     // its copy on the host is written; those of others are not, or in part
+    "refuges whole",     // all copies are written and noted, and nothing has left the device
+    "chunk dropped",     // it is no longer on the device, unlike others
+    "arena given back",  // nothing is on the device
+    "arena taken",       // the device memory is there again, without contents
+    "chunk returning",   // it is on the device, and others are not
+    "refuges spent",     // all of it is on the device; the copies are no longer noted
+    "state returned",    // the copies are freed
+};
+
+// Those of a replacement that finds the state on the host.
+inline constexpr const char* kReturnCrashPoints[] = {
+    "state claimed",       // see above
+    "chunk brought back",  // the first chunk whose only place is the device
+    "spare brought",       // see above
+    "refuges spent",       // the state is in its place; the copies are no longer noted
+    "resumed",             // see above
+};
+
 using OnCrashPoint = void (*)(const char* point);
 inline std::atomic<OnCrashPoint> on_crash_point = nullptr;
 

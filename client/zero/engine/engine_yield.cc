@@ -5,6 +5,7 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
+#include "client/zero/basics/crash_points.h"
 #include "client/zero/engine/engine_impl.h"
 
 namespace geminid::zero {
@@ -44,6 +45,7 @@ absl::Status EngineImpl::YieldIfAsked() {
   GEMINID_RETURN_IF_ERROR(AwaitArena());
   AddQueued(*setup_.session, setup_.clock() - began);
   if (standing_.wait_ended.ok()) {
+    CrashPoint("arena taken");
     GEMINID_RETURN_IF_ERROR(store_->ReturnToDevice());
   } else {
     store_->StayOnHost();
@@ -80,7 +82,9 @@ absl::Status EngineImpl::LeaveArena() {
   // Requests are executed in order: when this one ends, all earlier ones have ended.
   GEMINID_RETURN_IF_ERROR(
       setup_.session->ReserveWorkspace(0, /*may_evict=*/false).Wait(setup_.options.timeout));
-  return GiveArenaBack(*setup_.session);
+  GEMINID_RETURN_IF_ERROR(GiveArenaBack(*setup_.session));
+  CrashPoint("arena given back");
+  return absl::OkStatus();
 }
 
 }  // namespace geminid::zero

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
+#include "client/zero/basics/crash_points.h"
 #include "client/zero/core/extent.h"
 
 namespace geminid::zero {
@@ -145,31 +146,62 @@ std::map<ChunkId, ChunkId> StateChunks::StayOnHost() {
 
 // --- other jobs' turn ----------------------------------------------------------------------------
 
-absl::Status StateChunks::PrepareToLeave() {
+// The names are short, whatever those of the chunks are. The chunks' order is the same in each
+// process of the run.
+std::vector<ChunkSpec> StateChunks::RefugeSpecs(const std::vector<ChunkId>& chunks) const {
   std::vector<ChunkSpec> specs;
+  for (const ChunkId chunk : chunks) {
+    specs.push_back(
+        {absl::StrCat("preempted ", specs.size()), ChunkKind::kGeneric, session_.Bytes(chunk)});
+  }
+  specs.push_back({"note of preempted chunks", ChunkKind::kGeneric, sizeof(uint64_t)});
+  return specs;
+}
+
+void StateChunks::TakeRefuges(const std::vector<ChunkId>& chunks, std::vector<ChunkId> refuges) {
+  refuges_.chunks = std::move(refuges);
+  for (size_t i = 0; i < chunks.size(); ++i) refuges_.of[chunks[i]] = refuges_.chunks[i];
+}
+
+// Not zero: the refuges are whole. Null: there are none.
+std::atomic<uint64_t>* StateChunks::NoteOfRefuges() const {
+  if (refuges_.chunks.empty()) return nullptr;
+  static_assert(std::atomic<uint64_t>::is_always_lock_free);
+  return reinterpret_cast<std::atomic<uint64_t>*>(session_.Home(refuges_.chunks.back()));
+}
+
+absl::Status StateChunks::PrepareToLeave() {
+  GEMINID_RETURN_IF_ERROR(FreeRefuges());  // those that could not be freed before
+  std::vector<ChunkId> without_home;
+  for (const Held& held : held_) {
+    if (held.keeps && session_.Home(held.chunk) == nullptr) without_home.push_back(held.chunk);
+  }
+  if (!without_home.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> refuges, Allocate(RefugeSpecs(without_home)));
+    TakeRefuges(without_home, std::move(refuges));
+  }
   for (Held& held : held_) {
+    const auto refuge = refuges_.of.find(held.chunk);
     const bool has_home = session_.Home(held.chunk) != nullptr;
-    held.refuge = has_home ? held.chunk : kNoChunk;
-    if (has_home || !held.keeps) continue;
-    specs.push_back({"preempted", ChunkKind::kGeneric, session_.Bytes(held.chunk)});
+    held.refuge = has_home ? held.chunk : refuge != refuges_.of.end() ? refuge->second : kNoChunk;
   }
-  if (specs.empty()) return absl::OkStatus();
-  absl::StatusOr<std::vector<ChunkId>> refuges = Allocate(specs);
-  if (!refuges.ok()) return refuges.status();
-  auto next = refuges->begin();
-  for (Held& held : held_) {
-    if (held.refuge == kNoChunk && held.keeps) held.refuge = *next++;
-  }
+  CrashPoint("refuges made");
   return absl::OkStatus();
 }
 
 void StateChunks::StayAfterAll() {
-  std::vector<ChunkId> refuges;
-  for (Held& held : held_) {
-    if (held.refuge != kNoChunk && held.refuge != held.chunk) refuges.push_back(held.refuge);
-    held.refuge = kNoChunk;
-  }
-  Free(refuges).IgnoreError();  // if this fails, they stay until the session ends
+  for (Held& held : held_) held.refuge = kNoChunk;
+  FreeRefuges().IgnoreError();  // if this fails, the next PrepareToLeave repeats it
+}
+
+// The arena has newer contents from now on, even if the refuges cannot be freed.
+absl::Status StateChunks::FreeRefuges() {
+  if (refuges_.chunks.empty()) return absl::OkStatus();
+  NoteOfRefuges()->store(0, std::memory_order_release);
+  CrashPoint("refuges spent");
+  GEMINID_RETURN_IF_ERROR(Free(refuges_.chunks));
+  refuges_ = {};
+  return absl::OkStatus();
 }
 
 absl::Status StateChunks::Leave() {
@@ -181,14 +213,24 @@ absl::Status StateChunks::Leave() {
                                       .bytes = session_.Bytes(held.chunk),
                                       .cause = TransferCause::kWriteBack}));
   }
-  for (const Pending& copy : done) GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
+  for (const Pending& copy : done) {
+    GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
+    CrashPoint("chunk leaving");
+  }
+  if (std::atomic<uint64_t>* const note = NoteOfRefuges(); note != nullptr) {
+    note->store(1, std::memory_order_release);
+  }
+  CrashPoint("refuges whole");
   done.clear();
   for (Held& held : held_) {
     held.offset = session_.DeviceOffset(held.chunk);
     held.lease.reset();
     done.push_back(session_.Drop(held.chunk));
   }
-  for (const Pending& drop : done) GEMINID_RETURN_IF_ERROR(drop.Wait(timeout_));
+  for (const Pending& drop : done) {
+    GEMINID_RETURN_IF_ERROR(drop.Wait(timeout_));
+    CrashPoint("chunk dropped");
+  }
   return absl::OkStatus();
 }
 
@@ -209,7 +251,10 @@ absl::Status StateChunks::Return() {
                                       .may_evict = true,
                                       .publish_when_done = true}));
   }
-  for (const Pending& copy : done) GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
+  for (const Pending& copy : done) {
+    GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
+    CrashPoint("chunk returning");
+  }
   for (Held& held : held_) {
     if (held.open) continue;
     held.lease = session_.TryLease(held.chunk);
@@ -220,7 +265,55 @@ absl::Status StateChunks::Return() {
     MakeHomeOlder(held.chunk);
   }
   StayAfterAll();
+  CrashPoint("state returned");
   return absl::OkStatus();
+}
+
+// --- what a previous process left ----------------------------------------------------------------
+
+absl::Status StateChunks::ClaimRefuges(const std::vector<ChunkId>& chunks) {
+  if (chunks.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(std::optional<std::vector<ChunkId>> refuges, Claim(RefugeSpecs(chunks)));
+  if (refuges.has_value()) TakeRefuges(chunks, *std::move(refuges));
+  return absl::OkStatus();
+}
+
+ChunkId StateChunks::ContentsOf(ChunkId chunk) const {
+  if (session_.ResidencyOf(chunk) == geminid::Residency::kResident) return chunk;
+  const std::atomic<uint64_t>* const note = NoteOfRefuges();
+  const auto refuge = refuges_.of.find(chunk);
+  if (note == nullptr || note->load(std::memory_order_acquire) == 0) return kNoChunk;
+  return refuge == refuges_.of.end() ? kNoChunk : refuge->second;
+}
+
+// Each chunk returns to the place that it had, since all of them lay one behind the other.
+absl::Status StateChunks::HoldClaimed(const std::vector<ChunkId>& chunks) {
+  std::vector<Pending> copies;
+  uint64_t offset = device_bytes_;
+  for (const ChunkId chunk : chunks) {
+    const ChunkId contents = ContentsOf(chunk);
+    if (contents == kNoChunk) {
+      return absl::DataLossError(
+          "some of the state was not on the device, which is its only place");
+    }
+    if (contents != chunk) {
+      copies.push_back(session_.Transfer({.source = contents,
+                                          .destination = chunk,
+                                          .bytes = session_.Bytes(chunk),
+                                          .cause = TransferCause::kPrefetch,
+                                          .allocate_destination = true,
+                                          .device_offset = offset,
+                                          .may_evict = true,
+                                          .publish_when_done = true}));
+    }
+    offset += RoundUpToExtent(session_.Bytes(chunk));
+  }
+  for (const Pending& copy : copies) {
+    GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
+    CrashPoint("chunk brought back");
+  }
+  for (const ChunkId chunk : chunks) GEMINID_RETURN_IF_ERROR(Hold(chunk));
+  return FreeRefuges();
 }
 
 }  // namespace geminid::zero

@@ -4,9 +4,11 @@
 #define GEMINID_CLIENT_ZERO_STATE_STATE_CHUNKS_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -59,15 +61,30 @@ class StateChunks {
   // --- other jobs' turn ---
 
   // Leave() moves all held chunks out of the arena, with their contents on the host. Return()
-  // brings them back to the same addresses. Before that, PrepareToLeave() allocates host memory for
-  // chunks without a home: RESOURCE_EXHAUSTED if there is none, and nothing has moved.
+  // brings them back to the same addresses. Before that, PrepareToLeave() allocates refuges, host
+  // memory for chunks without a home: RESOURCE_EXHAUSTED if there is none, and nothing has moved.
   // StayAfterAll() cancels it.
+  //
+  // A chunk that is in the arena has the newest contents. The others are in their refuges, which
+  // a note in host memory says are whole: the note is set before the first chunk leaves the arena,
+  // and cleared after the last one is back. So this process may die at any instruction.
   absl::Status PrepareToLeave();
   void StayAfterAll();
   absl::Status Leave();
   absl::Status Return();
   // Instead of Return(): the chunks stay on the host. Returns the chunk with each one's contents.
   std::map<ChunkId, ChunkId> StayOnHost();
+
+  // --- what a previous process left ---
+
+  // Claims the refuges of these chunks, all that had no home, if there are any.
+  absl::Status ClaimRefuges(const std::vector<ChunkId>& chunks);
+  // The chunk with the contents of `chunk`: itself or its refuge. kNoChunk: they are lost.
+  ChunkId ContentsOf(ChunkId chunk) const;
+  // Holds these chunks, first copying contents in refuges back to the arena. DATA_LOSS: there are
+  // chunks without contents. Then frees the refuges.
+  absl::Status HoldClaimed(const std::vector<ChunkId>& chunks);
+  absl::Status FreeRefuges();
 
  private:
   // A chunk in the arena, and its place on the host while it is not there.
@@ -80,13 +97,23 @@ class StateChunks {
     bool open = false;  // not published, so nobody can lease it
   };
 
+  // One allocation. The last chunk has the note.
+  struct Refuges {
+    std::vector<ChunkId> chunks{};
+    std::map<ChunkId, ChunkId> of{};
+  };
+
   absl::Status TakeExtent(ChunkId chunk);
+  std::vector<ChunkSpec> RefugeSpecs(const std::vector<ChunkId>& chunks) const;
+  void TakeRefuges(const std::vector<ChunkId>& chunks, std::vector<ChunkId> refuges);
+  std::atomic<uint64_t>* NoteOfRefuges() const;
   void MakeHomeOlder(ChunkId chunk);
 
   Session& session_;
   const absl::Duration timeout_;
   std::vector<ChunkId> all_;
   std::vector<Held> held_;
+  Refuges refuges_;
   uint64_t device_bytes_ = 0;
 };
 

@@ -245,7 +245,6 @@ class StateStore {
   std::vector<ExtentSlots> DeviceSpareSlots(std::vector<ChunkSpec>* specs) const {
     return AddSpares(layout_, options_, /*has_home=*/false, "device spare", specs);
   }
-  absl::Status HoldClaimed(const std::vector<ChunkId>& chunks);
   absl::Status TakeUp();
   // By device spare: the granule whose newest state is there, if any.
   using OnDeviceSpares = std::vector<std::optional<uint32_t>>;

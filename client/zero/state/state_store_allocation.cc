@@ -35,7 +35,7 @@ absl::Status StateStore::Allocate() {
   GEMINID_RETURN_IF_ERROR(ObtainNotes());
   GEMINID_RETURN_IF_ERROR(MakeDisk(list, ids));
   if (options_.on_device) {
-    if (left_.claimed) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(HoldClaimed(ids)));
+    if (left_.claimed) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(chunks_.HoldClaimed(ids)));
     if (!left_.claimed) GEMINID_RETURN_IF_ERROR(chunks_.Place(ids, compute_->on_device()));
   }
   TakeExtents(list, ids);

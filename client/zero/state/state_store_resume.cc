@@ -7,6 +7,7 @@
 // home can be repeated, and a granule's place changes by one store, after its bytes are there.
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -107,6 +108,7 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(StateList* list) {
     left_.device_spare = std::move(spares).value_or(std::vector<ChunkId>());
   }
   if (left_.claimed) {
+    GEMINID_RETURN_IF_ERROR(chunks_.ClaimRefuges(options_.on_device ? *ids : left_.device_spare));
     if (left_.note_of_disk == kNoChunk) GEMINID_RETURN_IF_ERROR(NoteDisk());
     return *ids;
   }
@@ -136,18 +138,6 @@ absl::Status StateStore::ObtainNotes() {
     GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Allocate(specs));
   }
   notes_.emplace(chunks_.session().Home(ids->front()), *options_.noted_tensors);
-  return absl::OkStatus();
-}
-
-// Holds chunks that never left the device and have no other place.
-absl::Status StateStore::HoldClaimed(const std::vector<ChunkId>& chunks) {
-  for (const ChunkId chunk : chunks) {
-    if (chunks_.session().ResidencyOf(chunk) != geminid::Residency::kResident) {
-      return absl::DataLossError(
-          "some of the state was not on the device, which is its only place");
-    }
-    GEMINID_RETURN_IF_ERROR(chunks_.Hold(chunk));
-  }
   return absl::OkStatus();
 }
 
@@ -256,6 +246,7 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
                                              std::vector<bool>* used) {
   const std::optional<uint32_t> place = UnusedExtent(spare.form, *used);
   if (!place.has_value()) return absl::DataLossError("no extent is spare");
+  Session& session = chunks_.session();
   const uint32_t to = *place;
   const Extent source = MakeExtent(spare, left_.device_spare, kDevice);
   const Extent& target = extents_[to];
@@ -266,10 +257,15 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
   }
   for (const auto& [from, home] : copies) {
     if (from == kNoChunk) continue;
-    if (chunks_.session().ResidencyOf(from) != geminid::Residency::kResident) {
+    const ChunkId contents = chunks_.ContentsOf(from);
+    if (contents == kNoChunk) {
       return absl::DataLossError("the state in the device's spare is not there");
     }
-    GEMINID_RETURN_IF_ERROR(CopyHome(from, home));
+    if (contents == from) {
+      GEMINID_RETURN_IF_ERROR(CopyHome(from, home));
+    } else {
+      std::memcpy(session.Home(home), session.Home(contents), session.Bytes(home));
+    }
   }
   CrashPoint("spare brought");
   const uint64_t epoch = shm::ChunkVersion::Decode(commit_->versions[granule].load()).epoch;
@@ -285,7 +281,7 @@ absl::Status StateStore::FreeDeviceSpare() {
   GEMINID_RETURN_IF_ERROR(chunks_.WaitSettled());
   GEMINID_RETURN_IF_ERROR(chunks_.Free(left_.device_spare));
   left_.device_spare.clear();
-  return absl::OkStatus();
+  return chunks_.FreeRefuges();
 }
 
 std::vector<uint32_t> StateStore::GranulesBefore(uint64_t epoch) const {

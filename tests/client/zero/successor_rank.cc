@@ -4,6 +4,7 @@
 //
 // Rank 0 writes a line to standard output with the step from which it resumed (0: it began anew),
 // then the bytes of every weight. Exit code 0; or 1 with an error on standard error.
+#include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 
 #include "client/zero/basics/crash_points.h"
 #include "geminid/connect.h"
+#include "geminid/v1/job.grpc.pb.h"
 #include "tests/client/zero/successor_runs.h"
 
 namespace geminid::zero {
@@ -32,6 +34,28 @@ void OnPoint(const char* name) {
   for (;;) ::raise(SIGSTOP);
 }
 
+// Rank 0 evicts the job from its device in its third step. When a rank of it has waited for a
+// moment, it undoes that.
+void AddEviction(int rank, SyntheticRun* run) {
+  const auto evict = [socket = run->socket, job = run->job](bool undo) {
+    const auto stub = v1::JobService::NewStub(
+        grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
+    v1::EvictJobRequest request;
+    request.set_job(job);
+    request.set_undo(undo);
+    v1::EvictJobResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = stub->EvictJob(&context, request, &response);
+    return status.ok() ? absl::OkStatus() : absl::InternalError(status.error_message());
+  };
+  run->before_step = [evict](int of, int step) {
+    return of == 0 && step == kEvictedStep ? evict(false) : absl::OkStatus();
+  };
+  run->admission = {.preemptible = true, .on_wait = [evict, rank](const std::string&) {
+                      return rank == 0 ? evict(true) : absl::OkStatus();
+                    }};
+}
+
 int Run(int argc, char** argv) {
   if (argc != 6 && argc != 9) return 2;
   SyntheticRun run = SuccessorRun(argv[3]);
@@ -39,6 +63,7 @@ int Run(int argc, char** argv) {
   run.run = argv[2];
   const int rank = std::atoi(argv[4]);
   run.options.resume = std::string_view(argv[5]) == "1";
+  if (std::string_view(argv[3]).starts_with(kEvicted)) AddEviction(rank, &run);
   if (argc == 9) {
     holds = std::string_view(argv[6]) == "hold";
     point = argv[7];

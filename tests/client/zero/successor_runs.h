@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "tests/client/zero/synthetic_training.h"
 
@@ -13,6 +14,11 @@ inline constexpr int kSuccessorRanks = 2;
 // The variable with the folder of the disks.
 inline constexpr char kSuccessorDisk[] = "GEMINID_SUCCESSOR_DISK";
 inline constexpr int kSuccessorSteps = 6;
+
+// In this step, counted from 0, the operator evicts the job of some runs.
+inline constexpr int kEvictedStep = 2;
+// At the beginning of such a run's name.
+inline constexpr std::string_view kEvicted = "evicted ";
 
 // The names and their runs:
 // "tight": the arena does not hold the model; "tight adam": the same with an optimizer of the same
@@ -33,10 +39,13 @@ inline constexpr int kSuccessorSteps = 6;
 // "overflow": one step changes nothing;
 // "small", "small moved", "small lamb": state in bf16;
 // "muon": whole matrices;
+// "evicted device", "evicted moved": the same, but the job must give its device memory back;
 // "left out": some steps give some parameters no gradient; their updates are counted;
 // "apart", "apart overflow": each rank has its own engine, and both are clipped alike;
 // "apart lamb", "apart came": with sums over the tensors of both.
-inline SyntheticRun SuccessorRun(const std::string& name) {
+inline SyntheticRun SuccessorRun(const std::string& whole_name) {
+  const std::string name =
+      whole_name.substr(whole_name.starts_with(kEvicted) ? kEvicted.size() : 0);
   SyntheticRun run;
   run.world_size = kSuccessorRanks;
   run.steps = kSuccessorSteps;

@@ -522,6 +522,51 @@ TEST_F(SuccessorDeathsTest, OneSuccessorKilledAtEveryPoint_TheOtherLosesNothing)
   }
 }
 
+// The job is evicted from its device in the third step. Its state goes to host memory, and comes
+// back.
+class SuccessorEvictedTest : public SuccessorTest {
+ protected:
+  void KillAtEveryPoint(const std::string& name, const std::vector<int>& victims) {
+    for (const char* point : kYieldCrashPoints) {
+      SCOPED_TRACE(absl::StrCat(name, ", ranks ", absl::StrJoin(victims, " and "), ", ", point));
+      std::vector<Fate> fates(kSuccessorRanks);
+      for (const int victim : victims) fates[static_cast<size_t>(victim)] = {"kill", point};
+      const std::vector<int> ends = Start(name, false, fates);
+      EXPECT_TRUE(std::ranges::any_of(victims, [&](int victim) {
+        return WasKilled(ends[static_cast<size_t>(victim)]);
+      })) << Words();
+      EXPECT_EQ(MustFinish(name), kEvictedStep + 1);
+    }
+  }
+};
+
+TEST_F(SuccessorEvictedTest, RanksKilledAtEveryPointOfAnEviction_GoOnAfterTheSameStep) {
+  KillAtEveryPoint("evicted device", {0});
+  KillAtEveryPoint("evicted moved", {0, 1});
+  if (!LongTests()) return;
+  KillAtEveryPoint("evicted device", {1});
+  KillAtEveryPoint("evicted device", {0, 1});
+  KillAtEveryPoint("evicted moved", {0});
+  KillAtEveryPoint("evicted moved", {1});
+}
+
+// Each replacement finds what the one before it has brought back to the device, and the rest.
+TEST_F(SuccessorEvictedTest, SuccessorsKilledAtEveryPoint_HaveSuccessors) {
+  for (const std::string name : {"evicted device", "evicted moved"}) {
+    const Fate fate = {"kill", "arena given back"};
+    Start(name, false, {fate, fate});
+    for (const std::string point : kReturnCrashPoints) {
+      SCOPED_TRACE(absl::StrCat(name, ", ", point));
+      const bool has_home = name == "evicted moved";
+      if (point == (has_home ? "chunk brought back" : "spare brought")) continue;
+      const Fate next = {"kill", point};
+      EXPECT_THAT(Start(name, true, {next, next}), ::testing::Contains(::testing::Truly(WasKilled)))
+          << Words();
+    }
+    EXPECT_EQ(MustFinish(name), kEvictedStep + 1);
+  }
+}
+
 TEST_F(SuccessorTest, WithoutACommittedStep_AllBeginAnew) {
   const std::vector<int> ends =
       Start("tight", false, {{"kill", "step agreed", 1}, {"hold", "step agreed", 1}});

@@ -41,7 +41,7 @@ TEST_F(StateChunksTest, WhatHasNoHome_LeavesTheArenaAndComesBackAsItWas) {
   EXPECT_EQ(*address, std::byte{0});
   std::fill_n(address, kBytes, std::byte{7});
   ASSERT_TRUE(chunks_->PrepareToLeave().ok());
-  EXPECT_EQ(chunks_->all().size(), 4u);  // each has a refuge
+  EXPECT_EQ(chunks_->all().size(), 5u);  // each has a refuge, and there is a note
   ASSERT_TRUE(chunks_->Leave().ok());
   EXPECT_EQ(session_->ResidencyOf(ids[1]), geminid::Residency::kAbsent);
   ASSERT_TRUE(chunks_->Return().ok());
@@ -96,6 +96,18 @@ TEST_F(StateChunksTest, WhatStaysOnTheHost_IsInItsRefuge) {
   const std::map<ChunkId, ChunkId> refuges = chunks_->StayOnHost();
   EXPECT_EQ(refuges.at(ids[0]), ids[0]);
   EXPECT_EQ(chunks_->device_bytes(), 0u);
+}
+
+TEST_F(StateChunksTest, ContentsThatLeftTheArena_AreInRefugesOnlyIfTheyAreNotedAsWhole) {
+  const std::vector<ChunkId> ids = Make(/*has_home=*/false, 2);
+  ASSERT_TRUE(chunks_->Place(ids, compute_->on_device()).ok());
+  ASSERT_TRUE(chunks_->PrepareToLeave().ok());
+  EXPECT_EQ(chunks_->ContentsOf(ids[1]), ids[1]);
+  ASSERT_TRUE(chunks_->Leave().ok());
+  EXPECT_EQ(chunks_->ContentsOf(ids[1]), chunks_->all()[3]);
+  std::fill_n(session_->Home(chunks_->all().back()), sizeof(uint64_t), std::byte{0});
+  EXPECT_EQ(chunks_->ContentsOf(ids[1]), kNoChunk);
+  EXPECT_TRUE(absl::IsDataLoss(chunks_->HoldClaimed(ids)));
 }
 
 TEST_F(StateChunksTest, StateLargerThanTheArena_IsRefusedWithWhatItHas) {

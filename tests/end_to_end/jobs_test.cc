@@ -108,6 +108,23 @@ TEST_F(Jobs, EvictedTwice_EndsWithItsOwnBits) {
   EXPECT_EQ(BitsOf("low"), Undisturbed());
 }
 
+// The optimizer's state is on the device, where it has no other place.
+TEST_F(Jobs, KilledWhileItIsEvicted_WaitsAndGoesOnAfterTheSameStepWithItsOwnBits) {
+  std::vector<std::string> restarts = Run("low", kSteps, "-1");
+  restarts.insert(restarts.end(), {"--restarts", "1"});
+  TrainingProcess low(restarts);
+  ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();
+  ASSERT_EQ(Ctl({"evict", "low", "--wait"}).first, 0);
+  const std::vector<pid_t> ranks = low.Children("geminid-train");
+  ASSERT_EQ(ranks.size(), 1u);
+  ASSERT_EQ(kill(ranks.front(), SIGKILL), 0);
+  ASSERT_TRUE(low.WaitForWords("waits: job low is queued: the operator holds it")) << low.Words();
+  ASSERT_EQ(Ctl({"evict", "low", "--undo"}).first, 0);
+  EXPECT_EQ(low.WaitForEnd(kSeconds), 0) << low.Words();
+  EXPECT_THAT(low.Words(), HasSubstr("start 2: goes on after step "));
+  EXPECT_EQ(BitsOf("low").weights, Undisturbed().weights);
+}
+
 TEST_F(Jobs, StoppedWhileItIsPreempted_SavesAndGoesOnWithItsOwnBits) {
   std::vector<std::string> saves = Run("low", kSteps, "-1");
   saves.insert(saves.end(), {"--save", folder_ / "saved"});

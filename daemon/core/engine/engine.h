@@ -161,6 +161,9 @@ class Engine {
   // admission may make another arena once its job is admitted again.
   absl::StatusOr<Releases> ReleaseArena(SessionId session, Time now);
   absl::Status HoldJob(JobId job, bool hold, Time now);
+  // A hold stays with the memory of ranks that died, and returns with their replacements. This ends
+  // the holds of runs whose ranks have not returned; gives their number.
+  uint32_t LetGoRetained(const std::string& tenant, const std::string& job);
   // While drained, new jobs get no memory, whether they ask for admission or not.
   void Drain(bool drained, Time now);
   const JobQueue& jobs() const { return jobs_; }

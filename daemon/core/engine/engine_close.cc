@@ -24,6 +24,7 @@ absl::StatusOr<Releases> Engine::BeginClose(SessionId id, CloseReason reason, Ti
   }
   scheduler_.RemoveSession(id, now);
   VoidPromises(session, &releases);
+  session->held = session->held || jobs_.IsHeld(id);
   jobs_.Leave(id, now);
   grants_are_due_ = true;
   const bool keep = reason != CloseReason::kDetached && !session->is_ending() &&

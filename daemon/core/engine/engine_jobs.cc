@@ -1,6 +1,7 @@
 // Jobs: promises of memory, and sessions that must give memory back.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -42,6 +43,7 @@ absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, 
       }
       return joined;
     }
+    if (std::exchange(session->held, false)) jobs_.Hold(jobs_.JobOf(id)).IgnoreError();
     session->asked_for_admission = true;
     session->spec.weight = weight;
     if (session->books.has_value()) {
@@ -118,6 +120,16 @@ absl::Status Engine::HoldJob(JobId job, bool hold, Time now) {
   absl::Status status = hold ? jobs_.Hold(job) : jobs_.LetGo(job);
   DecideJobs(now);
   return status;
+}
+
+uint32_t Engine::LetGoRetained(const std::string& tenant, const std::string& job) {
+  std::set<std::string> runs;
+  for (const auto& [id, session] : sessions_) {
+    if (!session->held || session->spec.tenant != tenant || session->spec.job != job) continue;
+    session->held = false;
+    runs.insert(session->spec.run);
+  }
+  return static_cast<uint32_t>(runs.size());
 }
 
 void Engine::Drain(bool drained, Time now) {

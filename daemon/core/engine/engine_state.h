@@ -91,6 +91,7 @@ struct Engine::Session {
   std::optional<size_t> closed_chunks;  // closed so far, in order of number; none: not being closed
   bool asked_for_admission = false;
   bool barred = false;  // it attached while the daemon was drained
+  bool held = false;    // the operator held its job when its client died, and has not let it go
 
   std::vector<std::unique_ptr<Chunk>> chunks;  // by number; null: the number is free
   // By number. Outlives the chunk, so that a lease on an old chunk never holds a new one.

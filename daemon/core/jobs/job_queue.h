@@ -158,10 +158,13 @@ class JobQueue {
   void SetDrained(bool drained);
   bool drained() const { return drained_; }
   // Hold makes the job yield, once all of its ranks have their arenas or have had the time to make
-  // them. The job then waits until LetGo. FAILED_PRECONDITION: the job runs and is not preemptible.
-  // NOT_FOUND: there is no such job.
+  // them. The job then waits until LetGo. A new job with an arena, which replacement ranks have
+  // from those that died, is admitted first: it yields once it runs. FAILED_PRECONDITION: the job
+  // runs and is not preemptible. NOT_FOUND: there is no such job.
   absl::Status Hold(JobId job);
   absl::Status LetGo(JobId job);
+  // Whether the session has joined a job that is held.
+  bool IsHeld(SessionId session) const;
   void SetOptions(const JobQueueOptions& options);
 
   // Takes every decision that is due now.

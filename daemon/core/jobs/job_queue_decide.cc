@@ -190,6 +190,11 @@ bool JobQueue::IsOverdue(const Job& job, Time now) const {
   return job.state == JobState::kYielding && now - job.since >= options_.yield_time;
 }
 
+bool JobQueue::IsHeld(SessionId session) const {
+  const auto found = ranks_.find(session);
+  return found != ranks_.end() && jobs_.at(found->second).held;
+}
+
 void JobQueue::YieldHeld(Time now) {
   for (auto& [id, job] : jobs_) {
     if (!job.held || job.state != JobState::kRunning) continue;
@@ -199,7 +204,10 @@ void JobQueue::YieldHeld(Time now) {
 }
 
 void JobQueue::DecideOn(Job* job, Decision* decision, JobActions* actions) {
-  if (job->held) {
+  // A rank that died left its arena. Only the job itself can move to host memory what is there.
+  const bool must_yield =
+      job->state == JobState::kQueued && job->has_any_arena() && job->common.preemptible;
+  if (job->held && !must_yield) {
     job->reason = "the operator holds it in host memory; geminictl evict --undo lets it go on";
     return;
   }
@@ -251,6 +259,7 @@ void JobQueue::Admit(Job* job, Time now, JobActions* actions) {
   job->since = now;
   job->position = 0;
   job->reason.clear();
+  pace_.changed = pace_.changed || job->held;  // it must yield at once
   for (auto& [number, rank] : job->ranks) {
     rank.asked = rank.yielded = false;
     actions->admitted.push_back(rank.session);

@@ -29,6 +29,7 @@ absl::StatusOr<uint32_t> SessionJobs::Hold(const std::string& tenant, const std:
     if (absl::Status status = engine.HoldJob(each.id, hold, Now()); !status.ok()) return status;
     ++held;
   }
+  if (!hold) held += engine.LetGoRetained(tenant, job);
   const auto is_it = [&](const auto& session) {
     return session.second->spec().tenant == tenant && session.second->spec().job == job;
   };

@@ -219,5 +219,70 @@ TEST_F(EngineSuccessors, Reopened_IsKeptInTheBooksUntilItsClientWasTold) {
   EXPECT_FALSE(books->KeptUntil().has_value());
 }
 
+// A job of one rank, which the operator holds in host memory.
+class EngineSuccessorsOfHeldJob : public EngineSuccessors {
+ protected:
+  void SetUp() override {
+    EngineSuccessors::SetUp();
+    session_ = OpenWithArena(16, OfRun());
+    Make(session_, State(), 1);
+    ASSERT_EQ(Ask().state, JobState::kRunning);
+    ASSERT_TRUE(Hold(true).ok());
+    ASSERT_EQ(Ask().state, JobState::kYielding);
+  }
+  JobStanding Ask() {
+    const RankAsk ask = {.device_bytes = 16 * kSlot, .preemptible = true};
+    const auto standing = engine_->Admit(session_, OfRun().run, ask, 1, now_);
+    EXPECT_TRUE(standing.ok()) << standing.status();
+    return standing.value_or(JobStanding{});
+  }
+  absl::Status Hold(bool hold) {
+    return engine_->HoldJob(engine_->jobs().JobOf(session_), hold, now_);
+  }
+  void Yield() {
+    const absl::StatusOr<Releases> releases = engine_->ReleaseArena(session_, now_);
+    ASSERT_TRUE(releases.ok()) << releases.status();
+    GiveBack(*releases);
+  }
+
+  SessionId session_{};
+};
+
+TEST_F(EngineSuccessorsOfHeldJob, ReplacementRanks_WaitUntilTheOperatorLetsThemGo) {
+  Yield();
+  for (int deaths = 1; deaths <= 2; ++deaths) {
+    Succeed(session_);
+    const JobStanding standing = Ask();
+    EXPECT_EQ(standing.state, JobState::kQueued);
+    EXPECT_THAT(standing.reason, HasSubstr("the operator holds it"));
+  }
+  ASSERT_TRUE(Hold(false).ok());
+  EXPECT_EQ(Ask().state, JobState::kRunning);
+  Succeed(session_);
+  EXPECT_EQ(Ask().state, JobState::kRunning);
+}
+
+// Only the ranks themselves can move to host memory what is in the arena.
+TEST_F(EngineSuccessorsOfHeldJob, ReplacementRanksWithTheArena_RunUntilTheyHaveGivenItBack) {
+  Succeed(session_);
+  tables_.yields.clear();
+  (void)Ask();
+  EXPECT_EQ(Ask().state, JobState::kYielding);
+  EXPECT_TRUE(tables_.yields[session_]);
+  Yield();
+  EXPECT_EQ(Ask().state, JobState::kPreempted);
+}
+
+TEST_F(EngineSuccessorsOfHeldJob, JobLetGoWhileItHasNoRanks_Runs) {
+  Yield();
+  ASSERT_TRUE(engine_->CloseSession(session_, CloseReason::kDied, now_).ok());
+  tables_.sessions.erase(session_);
+  EXPECT_EQ(engine_->LetGoRetained(OfRun().tenant, "another"), 0u);
+  EXPECT_EQ(engine_->LetGoRetained(OfRun().tenant, OfRun().job), 1u);
+  EXPECT_EQ(engine_->LetGoRetained(OfRun().tenant, OfRun().job), 0u);
+  ASSERT_TRUE(engine_->ReopenSession(session_, OfRun(), now_).ok());
+  EXPECT_EQ(Ask().state, JobState::kRunning);
+}
+
 }  // namespace
 }  // namespace geminid::core

@@ -137,6 +137,12 @@ def test_traces_are_refused(both):
         torch.jit.trace(both[1].model, batch(0), check_trace=False)
 
 
+@pytest.mark.parametrize("part", ["", "blocks", "blocks.1", "blocks.1.norm1"])
+def test_scripts_are_refused(both, part):
+    with refused("torch.jit.script.*another copy of the model"):
+        torch.jit.script(both[1].model.get_submodule(part))
+
+
 def test_views_are_saved_as_tensors():
     saved = io.BytesIO()
     _, ours = reader(under_no_grad(lambda w: torch.save(w.data, saved)))

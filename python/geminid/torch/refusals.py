@@ -107,6 +107,12 @@ def _reduce(self: torch.nn.Module, protocol: Any) -> NoReturn:
                   "model.state_dict()")
 
 
+def _script(self: torch.nn.Module) -> NoReturn:
+    """torch.jit.script calls it for each module, before it makes anything."""
+    raise Refused("torch.jit.script makes a program that reads weights without the engine. Script another copy of the model "
+                  "that has loaded model.state_dict()")
+
+
 def _retired_step(self: torch.optim.Optimizer, *_: Any, **__: Any) -> NoReturn:
     raise Refused(f"this {type(self).__name__} was given to geminid.torch.prepare, and the engine has its parameters now; "
                   "step the optimizer that prepare returned: model, optimizer = geminid.torch.prepare(model, optimizer, ...)")
@@ -142,3 +148,4 @@ def guard(model: torch.nn.Module) -> None:
             module._apply = types.MethodType(_apply, module)
             module.__reduce_ex__ = types.MethodType(_reduce, module)
             module.__deepcopy__ = types.MethodType(_deepcopy, module)
+            module.__prepare_scriptable__ = types.MethodType(_script, module)

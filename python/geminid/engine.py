@@ -313,8 +313,10 @@ class Engine:
         input_.clip_norm = math.nan if clip_norm is None else clip_norm
         input_.gradient_scale, input_.data_position = gradient_scale, data_position
         result = LIB.filled(_structs.StepResult)
-        LIB.call("engine_step", self.handle, ctypes.byref(input_), ctypes.byref(result))
-        self.committed = int(result.step)
+        try:
+            LIB.call("engine_step", self.handle, ctypes.byref(input_), ctypes.byref(result))
+        finally:  # Python raises KeyboardInterrupt as the call returns
+            self.committed = int(result.step) or self.committed
         return result
 
     def shard(self, parameter: int) -> list[tuple[int, int]]:

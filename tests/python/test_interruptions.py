@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import twins
+from geminid._library import LIB
 from models import batch, make
 from steps import one_batch
 
@@ -74,6 +75,41 @@ def test_interrupt_between_the_engine_and_its_record_is_made_good(both):
     with pytest.raises(KeyboardInterrupt):
         both[1].model(*batch(0))
     keeper.engine.use = use
+
+
+def interrupted(call):
+    """Python raises KeyboardInterrupt as a call of the library returns."""
+    def stopped(*arguments):
+        call(*arguments)
+        raise KeyboardInterrupt
+    return stopped
+
+
+@pytest.mark.parametrize("gradient", [0, 1])
+def test_interrupt_of_a_gradient_leaves_what_zero_grad_drops(both, gradient, monkeypatch):
+    engine, add = both[1].model._geminid_keeper.engine, both[1].model._geminid_keeper.engine.add_gradient
+    calls = [add] * gradient + [interrupted(add)]
+    monkeypatch.setattr(engine, "add_gradient", lambda *arguments: calls.pop(0)(*arguments), raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        both[1].model(*batch(0)).backward()
+    monkeypatch.undo()
+    both[1].optimizer.zero_grad()
+    assert both[1].model.head.weight.grad is None
+
+
+def test_interrupt_of_a_step_leaves_it_made(both, monkeypatch):
+    for twin in both:
+        twin.model(*batch(0)).backward()
+    both[0].optimizer.step()
+    keeper = both[1].model._geminid_keeper
+    before, call = keeper.engine.committed, LIB.call
+    monkeypatch.setattr(LIB, "call", lambda name, *rest: (interrupted(call) if name == "engine_step" else call)(name, *rest))
+    with pytest.raises(KeyboardInterrupt):
+        both[1].optimizer.step()
+    monkeypatch.undo()
+    assert keeper.engine.committed == before + 1 and not keeper.has_gradient
+    for twin in both:
+        twin.optimizer.zero_grad()
 
 
 def test_backward_in_another_thread_is_right(both):

@@ -14,6 +14,7 @@ import torch
 
 import geminid.torch
 from geminid import errors
+from geminid._library import LIB
 from geminid.session import Session
 from geminid.torch import activations
 from models import batch, make
@@ -93,6 +94,29 @@ def test_daemon_that_ends_with_the_process_is_warned_of(daemon, name, own, monke
     geminid.torch.prepare(model, adamw(model.parameters()), device_memory="1MiB", resume=name)
     said = [str(warning.message) for warning in recwarn if "resume=" in str(warning.message)]
     assert len(said) == (1 if own else 0) and all("Start `geminid` and set GEMINID_SOCKET" in text for text in said)
+
+
+def test_interrupt_of_a_step_counts_it(daemon, name, monkeypatch):
+    """Python raises KeyboardInterrupt as a call of the library returns."""
+    call = LIB.call
+
+    def interrupted(what, *arguments):
+        call(what, *arguments)
+        if what == "engine_step":
+            raise KeyboardInterrupt
+
+    with life(daemon, name) as session:
+        model = make("gpt")
+        model, optimizer = prepared(model, adamw(model.parameters()), session=session)
+        run = geminid.torch.resume(model)
+        for number in run.range(2):
+            model(*batch(number)).backward()
+            with monkeypatch.context() as patched:
+                patched.setattr(LIB, "call", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    optimizer.step()
+            optimizer.zero_grad()
+            assert run.step == number + 1
 
 
 EVENTS = [("forward", 0, 3), ("backward", 0, 2), ("clipped", 0, 3), ("stepped", 0, 3), ("noted", 0, 3), ("done", 0, 3),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from geminid import engine as engine_
-from geminid.errors import FailedPrecondition, Refused, ResourceExhausted
+from geminid.errors import FailedPrecondition, GeminidError, Refused, ResourceExhausted
 from geminid.torch.gradients import Gradients
 from geminid.torch.tensors import tensors_in
 from geminid.torch.threads import Turn
@@ -280,19 +280,22 @@ class Keeper:
         self._add_gradient(record, gradient.contiguous())
 
     def _add_gradient(self, record: Record, gradient: torch.Tensor) -> None:
+        had, record_had = self.has_gradient, record.has_gradient
+        if not record_had:
+            self.gradients.there += 1
+        record.has_gradient = self.has_gradient = True  # before: Python raises KeyboardInterrupt as the call returns
         try:
             self.engine.add_gradient(record.id, gradient.data_ptr(), gradient.nbytes, record.data_type, self.place.stream())
-        except FailedPrecondition as problem:
-            if "backward_uses" not in str(problem):
+        except GeminidError as problem:
+            self.has_gradient, record.has_gradient = had, record_had
+            if not record_had:
+                self.gradients.there -= 1
+            if not isinstance(problem, FailedPrecondition) or "backward_uses" not in str(problem):
                 raise
             raise Refused(f"'{record.name}' was given a gradient twice in one backward pass: its module is called several times, "
                           "each in a checkpoint whose backward pass is one of its own. Write torch.utils.checkpoint.checkpoint("
                           "..., use_reentrant=False), with which PyTorch adds these gradients up first; drop those of this step "
                           "by optimizer.zero_grad()") from None
-        if not record.has_gradient:
-            record.has_gradient = True
-            self.gradients.there += 1
-        self.has_gradient = True
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -401,13 +404,22 @@ class Keeper:
     def step(self, groups: Sequence[Mapping[str, float]]) -> Any:
         self.check_closed("optimizer.step()")
         self.between_steps()
-        result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
+        before = self.engine.committed
+        try:
+            result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
+        except BaseException:
+            if self.engine.committed != before:  # Python raised KeyboardInterrupt as the call returned
+                self._stepped()
+            raise
+        self._stepped()
+        return result
+
+    def _stepped(self) -> None:
         self._end_step()
         if self.torch_memory is not None:
             self.torch_memory.peaks.end_step()
         if self.holding is not None and self.holding.handed is not None:
             self.holding.handed.stepped()
-        return result
 
     def _end_step(self) -> None:
         self._end_gradients()

@@ -83,9 +83,11 @@ class Optimizer(torch.optim.Optimizer):
         if run is not None and run.replays_step():
             keeper.replay_step()
             return
-        result = keeper.step([step_input(self._kind, group) for group in self.param_groups])
-        if run is not None:
-            run.step = result.step
+        try:
+            keeper.step([step_input(self._kind, group) for group in self.param_groups])
+        finally:
+            if run is not None:
+                run.step = keeper.engine.committed
 
     def _unscale(self, inv_scale: torch.Tensor, found_inf: torch.Tensor) -> dict[torch.device, torch.Tensor]:
         """Does the unscaling of torch.amp.GradScaler and returns its result. Every rank returns the result of all ranks."""

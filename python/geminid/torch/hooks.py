@@ -65,7 +65,7 @@ def _after_unit(keeper: Keeper, unit: Unit) -> Hook:
         if call is not None:
             keeper.open_calls.pop()
             for tensor in tensors_in(result):
-                if tensor.requires_grad:
+                if tensor.requires_grad and not tensor.is_leaf:  # a hook on a leaf stays, and a parameter's users bring it
                     _begin_at(tensor, call)
         keeper.release(held)
     return hook

@@ -12,6 +12,7 @@ import geminid.torch
 import twins
 from geminid import errors
 from models import batch, make
+from steps import one_batch
 
 
 def refused(words):
@@ -124,6 +125,16 @@ def test_more_weights_than_there_is_room_for_are_refused_with_what_reads_them():
     model, _ = twins.prepared(model, twins.adamw(model.parameters()), device_memory="384KiB")
     with pytest.raises(errors.ResourceExhausted, match=r"outside of its module.*others do.*state_dict\(\).*geminid.torch.full"):
         [parameter.std() for parameter in model.parameters()]
+
+
+def test_state_dict_after_a_forward_without_room_has_the_values():
+    plain, ours = twins.pair(make("gpt"), device_memory="384KiB")
+    weights = plain.model.state_dict()
+    with pytest.raises(errors.ResourceExhausted, match="outside of its module"):
+        sum(parameter.sum() for parameter in ours.model.parameters())
+    assert all(torch.equal(value, weights[name]) for name, value in ours.model.state_dict().items())
+    twins.run((plain, ours), one_batch, steps=2)
+    twins.assert_same((plain, ours))
 
 
 def test_embedding_function_that_would_change_its_weight_is_refused():

@@ -219,6 +219,21 @@ class Keeper:
         if record not in self.outside:
             self.outside[record] = self.hold_one(record)
 
+    def hold_to_read(self, record: Record) -> Held:
+        """For a copy of its values. Where there is no room, what was used outside of its module leaves: a backward pass brings it
+        again."""
+        is_between = not self.depth and not self._computes()
+        if self.changing and is_between:
+            self.recover()  # after a forward that had no room
+        try:
+            return self.hold_one(record)
+        except ResourceExhausted:
+            if not self.outside or not is_between:
+                raise
+            self.changing = False  # nothing was brought
+            self.release_outside()
+            return self.hold_one(record)
+
     def release_outside(self) -> None:
         while self.outside:
             _, held = self.outside.popitem()

@@ -28,7 +28,7 @@ def read(parameter: Any) -> torch.Tensor:
     with torch.no_grad(), _DISABLED():
         if record.held or record.opened:
             return _copy(parameter)
-        held = keeper.hold_one(record)
+        held = keeper.hold_to_read(record)
         try:
             return _copy(parameter)
         finally:

@@ -133,6 +133,38 @@ def test_groups_added_after_prepare_are_refused(both):
         twin.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(1))]})
 
 
+@pytest.mark.parametrize("option", ["amsgrad", "maximize"])
+def test_options_set_after_prepare_that_the_engine_has_not_are_refused(both, option):
+    twin = both[1]
+    twin.model(*batch(0)).backward()
+    twin.optimizer.param_groups[0][option] = True
+    with refused(f"{option}=True.*leave {option} out"):
+        twin.optimizer.step()
+    twin.optimizer.param_groups[0][option] = False
+    twin.optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("make_other, words", [
+    (lambda p: torch.optim.AdamW(p, amsgrad=True), "amsgrad=True"),
+    (lambda p: torch.optim.AdamW(p, maximize=True), "maximize=True"),
+    (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), "another optimizer.*no betas"),
+    (lambda p: torch.optim.Adagrad(p), "another optimizer.*no betas"),
+    (lambda p: torch.optim.Adamax(p), "another optimizer.*'embedding.weight' it has exp_inf"),
+])
+def test_state_of_another_optimizer_is_refused_and_nothing_is_loaded(both, make_other, words):
+    model = make("gpt", seed=4)
+    other = make_other(model.parameters())
+    model(*batch(0)).backward()
+    other.step()
+    state = other.state_dict()
+    if "exp_inf" in words:  # with a name alone of others
+        state["state"] = {number: {"step": entry["step"], "exp_inf": entry["exp_inf"]} for number, entry in state["state"].items()}
+    before = dict(both[1].optimizer.param_groups[0])
+    with refused(words):
+        both[1].optimizer.load_state_dict(state)
+    assert both[1].optimizer.param_groups[0] == before
+
+
 def test_second_engine_for_a_parameter_is_refused(both):
     model = both[1].model
     with refused("'embedding.weight' is prepared already"):

@@ -12,7 +12,7 @@ import torch
 from geminid.errors import Refused
 from geminid.torch import optimizer_state
 from geminid.torch.keeper import Keeper
-from geminid.torch.optimizers import Kind, check_orthogonal, fixed_options, name_of, step_input
+from geminid.torch.optimizers import Kind, check_orthogonal, check_unset, fixed_options, name_of, step_input
 
 _HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
           "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
@@ -59,6 +59,7 @@ class Optimizer(torch.optim.Optimizer):
             keeper.between_steps()
             return loss
         for group in self.param_groups:
+            check_unset(self._kind, group, self._name)
             fixed = fixed_options(self._kind, group)
             if fixed != self._fixed:
                 moves = fixed.get("momentum") != self._fixed.get("momentum")

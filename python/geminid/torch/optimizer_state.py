@@ -9,7 +9,7 @@ import torch
 
 from geminid.errors import Refused
 from geminid.torch.keeper import Keeper
-from geminid.torch.optimizers import Kind, check_orthogonal, fixed_options
+from geminid.torch.optimizers import Kind, check_orthogonal, check_unset, fixed_options
 from geminid.torch.parameter import Record
 from geminid.torch.tensors import address_of
 
@@ -210,6 +210,11 @@ def _check(kind: Kind, groups: Groups,
     saved = state_dict["param_groups"]
     for group, given in zip(groups, saved):
         check_orthogonal(kind, {**group, **given, "params": group["params"]})
+        check_unset(kind, {**group, **given}, f"the state of {kind.name}")
+        missing = [name for name in kind.options if name not in given]
+        if missing:
+            raise Refused(f"this is the state of another optimizer: its groups have no {missing[0]}, and those of {kind.name} do. "
+                          "Load the state of the optimizer that was given to geminid.torch.prepare")
     if [len(group["params"]) for group in saved] != [len(group["params"]) for group in groups]:
         raise ValueError("this state is of other groups of parameters")
     numbers = [number for group in saved for number in group["params"]]
@@ -227,7 +232,11 @@ def _check(kind: Kind, groups: Groups,
 
 
 def check_entry(kind: Kind, parameter: torch.Tensor, entry: Mapping[str, Any], name: str) -> None:
-    """Checks that the tensors of an entry have their parameter's shape."""
+    """Checks that the tensors of an entry are this optimizer's and have their parameter's shape."""
+    others = sorted(set(entry) - {"step"})
+    if others and not any(of in entry for of in kind.state):
+        raise Refused(f"this is the state of another optimizer: of '{name}' it has {', '.join(others)}, and {kind.name} keeps "
+                      f"{', '.join(kind.state)}. Load the state of the optimizer that was given to geminid.torch.prepare")
     for of in kind.state:
         if entry.get(of) is not None and entry[of].shape != parameter.shape:
             raise ValueError(f"{of} of '{name}' is {tuple(entry[of].shape)}, and the parameter is {tuple(parameter.shape)}")

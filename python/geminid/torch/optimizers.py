@@ -94,6 +94,15 @@ def check_orthogonal(kind: Kind, group: Mapping[str, Any]) -> None:
                           f"orthogonal={wanted} now; this cannot change after geminid.torch.prepare")
 
 
+def check_unset(kind: Kind, group: Mapping[str, Any], name: str) -> None:
+    """Refuses options that the engine has not. name: the optimizer's, for people."""
+    for option in _MUST_BE_UNSET:
+        if option == "decoupled_weight_decay" and kind.name == "adamw":
+            continue  # it is how AdamW says what it is
+        if group.get(option):
+            raise Refused(f"{name} with {option}={group[option]!r} is not something that the engine has; leave {option} out")
+
+
 def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[str, Any]) -> None:
     """Refuses values that the engine does not support."""
     for theirs, (_, numbers) in kind.choices.items():
@@ -135,12 +144,7 @@ def translate(optimizer: torch.optim.Optimizer) -> tuple[Optimizer, Kind]:
         raise Refused(f"{name_of(optimizer)} is not an optimizer that the engine has; use one of torch.optim's "
                       f"{_names(of_torch=True)}, or one of geminid.torch's {_names(of_torch=False)}")
     for group in optimizer.param_groups:
-        for option in _MUST_BE_UNSET:
-            if option == "decoupled_weight_decay" and kind.name == "adamw":
-                continue  # AdamW sets this option itself
-            if group.get(option):
-                raise Refused(f"{name_of(optimizer)} with {option}={group[option]!r} is not something that the engine "
-                              f"has; leave {option} out")
+        check_unset(kind, group, name_of(optimizer))
         _check_values(optimizer, kind, group)
     fixed = [fixed_options(kind, group) for group in optimizer.param_groups]
     if any(options != fixed[0] for options in fixed):

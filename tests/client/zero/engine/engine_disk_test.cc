@@ -381,16 +381,16 @@ TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithNothingOnDisk) 
   EXPECT_GE(all, before + MustTrain().statistics[0].disk_written_bytes);
 }
 
-// The process has no disk folder, but its replacement has one.
-TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithoutADisk) {
+// A process without a disk folder is refused the state on disk. Its replacement has the folder.
+TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessThatIsRefused) {
   const uint64_t before = WrittenUntil(3);
   const SyntheticRun on_disk = run_;
   run_ = OnHost();
-  WrittenUntil(0);
+  SyntheticResult none;
+  const absl::Status refused = TrainStatuses(run_, &none)[0];
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
   run_ = on_disk;
-  const uint64_t all = MustTrain().statistics[0].disk_written_bytes;
-  run_.run = "another";
-  EXPECT_GE(all, before + MustTrain().statistics[0].disk_written_bytes);
+  EXPECT_GT(MustTrain().statistics[0].disk_written_bytes, before);
 }
 
 TEST_F(EngineDiskRunTest, SuccessorWithNothingOnDisk_SaysWhatWasWritten) {

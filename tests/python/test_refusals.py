@@ -211,6 +211,60 @@ def test_embeddings_that_change_their_weight_are_refused(kind):
     not_prepared(model, twins.adamw(model.parameters()), f"'embedding' is {kind.__name__} with max_norm=1.0.*max_norm=None")
 
 
+def tied_by_data(model):
+    model.head.weight.data = model.embedding.weight.data
+
+
+def row_of(model):
+    model.row = torch.nn.Parameter(model.embedding.weight.data[1])
+
+
+def buffer_of(model):
+    model.register_buffer("shown", model.head.weight.detach()[:4])
+
+
+def attribute_of(model):
+    model.shown = model.head.weight.data
+
+
+@pytest.mark.parametrize("share", [tied_by_data, row_of, buffer_of, attribute_of])
+def test_memory_that_parameters_share_is_refused_by_both_names(share):
+    model = make("gpt")
+    share(model)
+    names = "'embedding.weight' and '(head.weight|row)'" if share in (tied_by_data, row_of) else "'head.weight' and 'shown'"
+    not_prepared(model, twins.adamw(model.parameters()), f"{names} share memory.*head.weight = embedding.weight")
+
+
+class InOneMemory(torch.nn.Module):
+    """Its parameters are parts of one tensor, which have no element in common."""
+
+    def __init__(self):
+        super().__init__()
+        flat = torch.randn(64, 32)
+        self.left, self.right = (torch.nn.Parameter(part) for part in flat[:32].split(16, 1))  # columns
+        self.rest = torch.nn.Parameter(flat[32:].view(-1)[:512].view(16, 32))
+        self.norm = torch.nn.utils.spectral_norm(torch.nn.Linear(32, 4))
+        self.register_buffer("frozen", torch.randn(8))
+        self.register_buffer("part", self.frozen[:4])
+
+    def forward(self, x):
+        return self.norm(x @ self.left @ self.rest + (x @ self.right) @ self.rest) * self.part
+
+
+def test_parts_of_one_memory_that_have_nothing_in_common_are_trained():
+    torch.manual_seed(0)
+    both = twins.pair(InOneMemory())
+
+    def step(twin, number):
+        loss = twin.model(torch.randn(4, 32)).double().pow(2).mean()
+        twin.losses.append(loss.item())
+        loss.backward()
+        twins.finish(twin)
+
+    twins.run(both, step, steps=3)
+    twins.assert_same(both, loss=2e-6, norm=2e-6)  # of small losses, means of squares
+
+
 def test_types_that_are_not_trained_are_refused():
     model = make("gpt").half()
     not_prepared(model, torch.optim.AdamW(model.parameters()), "torch.float16.*before prepare")

@@ -34,6 +34,55 @@ def check_unprepared(model: torch.nn.Module) -> None:
                           "batch, and make the optimizer, before geminid.torch.prepare")
 
 
+def _address(tensor: torch.Tensor) -> int:
+    """0 where it has no memory of its own that could be shared."""
+    try:
+        return tensor.data_ptr() if tensor.layout is torch.strided and not tensor.is_meta and tensor.numel() else 0
+    except (NotImplementedError, RuntimeError):  # a class that keeps its values elsewhere
+        return 0
+
+
+def _spans(model: torch.nn.Module) -> list[tuple[int, int, str, torch.Tensor]]:
+    """(first byte, behind the last, name, tensor) of all tensors of a model that have memory."""
+    found: list[tuple[str, torch.Tensor]] = [*model.named_parameters(), *model.named_buffers()]
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and f"{name}_orig" not in module._parameters:  # of spectral_norm, made anew in each call
+                found.append((f"{prefix}.{name}" if prefix else name, value))
+    spans = []
+    for name, tensor in found:
+        begin = _address(tensor)
+        if begin:
+            last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+            spans.append((begin, begin + (last + 1) * tensor.element_size(), name, tensor))
+    return sorted(spans, key=lambda span: span[0])
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor, begin: int, end: int) -> bool:
+    """Whether two tensors in these bytes have an element in common: parts of columns have none."""
+    size = one.element_size()
+    if other.element_size() != size or (other.data_ptr() - one.data_ptr()) % size:
+        return True
+    taken = torch.zeros((end - begin) // size, dtype=torch.bool)
+    taken.as_strided(one.shape, one.stride(), (one.data_ptr() - begin) // size).fill_(True)
+    return bool(taken.as_strided(other.shape, other.stride(), (other.data_ptr() - begin) // size).any())
+
+
+def _check_memory(model: torch.nn.Module, optimized: Container[torch.Tensor]) -> None:
+    """The engine would move parameters apart that share memory and are not one object."""
+    spans = _spans(model)
+    for number, (begin, end, name, tensor) in enumerate(spans):
+        for next_begin, next_end, other_name, other in spans[number + 1:]:
+            if next_begin >= end:
+                break
+            if tensor is other or not (tensor in optimized or other in optimized):
+                continue
+            if _overlap(tensor, other, begin, max(end, next_end)):
+                raise Refused(f"'{name}' and '{other_name}' share memory and are not one parameter: the engine would train one and "
+                              "leave the other as it is. Tie modules by the parameter itself, as in head.weight = "
+                              "embedding.weight, and give what is to keep its values a .clone()")
+
+
 def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, managed_types: Container[torch.dtype]) -> None:
     """Checks model and optimizer before prepare changes anything."""
     _check_modules(model)
@@ -55,6 +104,7 @@ def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, manage
     for parameter in optimized - set(names):
         raise Refused(f"the optimizer has a parameter of shape {tuple(parameter.shape)} that is not in the model; make the "
                       "optimizer of model.parameters()")
+    _check_memory(model, optimized)
 
 
 _SAMPLED = 4096  # about so many elements of each parameter

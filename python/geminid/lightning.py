@@ -5,7 +5,7 @@ import sys
 import torch
 from lightning.pytorch import callbacks
 from lightning.pytorch.strategies import DDPStrategy
-from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.trainer.states import TrainerFn, TrainerStatus
 
 import geminid.torch
 from geminid import _releases
@@ -85,6 +85,20 @@ class GeminidStrategy(DDPStrategy):
         self.optimizers = [optimizer]
         # Lightning broadcasts all other parameters and buffers to all ranks when it validates.
         module._ddp_params_and_buffers_to_ignore = [name for name, _ in module.named_parameters()]
+
+    def optimizer_state(self, optimizer):
+        if self.lightning_module.trainer.state.status == TrainerStatus.INTERRUPTED:
+            for each in self.optimizers:
+                each._keeper.cancel()  # gradients of a step that nobody will make: what is saved is after the last one
+        return super().optimizer_state(optimizer)
+
+    def teardown(self):
+        # The engine's state stays where it is. An exception may have left gradients, with which it cannot be read.
+        optimizers, self._optimizers = self._optimizers, []
+        try:
+            super().teardown()
+        finally:
+            self._optimizers = optimizers
 
     def _ranks(self):
         """Connects the ranks with the numbers that Lightning gave them: Lightning sets only some environment variables."""

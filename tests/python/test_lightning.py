@@ -122,6 +122,31 @@ def test_model_that_was_not_fitted_is_tested_as_it_is(tmp_path):
     assert tested == plain
 
 
+class Failing(Module):
+    def training_step(self, given, number):
+        if len(self.losses) == 5:  # within the second step
+            raise ValueError("of the script's own")
+        return super().training_step(given, number)
+
+
+def test_exception_with_gradients_of_a_step_is_that_of_the_script_and_its_checkpoint_is_saved(tmp_path):
+    saved = []
+    for name, make in (("plain", trainer), ("ours", ours)):
+        callback = lightning.callbacks.OnExceptionCheckpoint(str(tmp_path / name))
+        with pytest.raises(ValueError, match="of the script's own"):
+            make(tmp_path, accumulate_grad_batches=4, enable_checkpointing=True, callbacks=[callback]).fit(Failing(), loader())
+        saved.append(torch.load(callback.ckpt_path, weights_only=False))
+    plain, actual = (each["optimizer_states"][0]["state"] for each in saved)
+    for number, entry in plain.items():
+        torch.testing.assert_close(actual[number], entry, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(dict(saved[1]["state_dict"]), dict(saved[0]["state_dict"]), rtol=1e-5, atol=1e-6)
+
+
+def test_exception_with_gradients_of_a_step_and_no_callback_is_that_of_the_script(tmp_path):
+    with pytest.raises(ValueError, match="of the script's own"):
+        ours(tmp_path, accumulate_grad_batches=4).fit(Failing(), loader())
+
+
 def test_manual_optimization_is_refused(tmp_path):
     with pytest.raises(errors.Refused, match="manual optimization"):
         ours(tmp_path, gradient_clip_val=None).fit(Manual(), loader())

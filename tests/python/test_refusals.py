@@ -265,6 +265,13 @@ def test_parts_of_one_memory_that_have_nothing_in_common_are_trained():
     twins.assert_same(both, loss=2e-6, norm=2e-6)  # of small losses, means of squares
 
 
+@pytest.mark.parametrize("make_program", [torch.jit.script, lambda module: torch.jit.trace(module, torch.randn(2, 64))])
+def test_programs_of_jit_are_refused_before_anything_changes(make_program):
+    model = make("gpt")
+    model.norm = make_program(model.norm)
+    not_prepared(model, twins.adamw(model.parameters()), "'norm' is a program of torch.jit.*torch.compile works")
+
+
 def test_types_that_are_not_trained_are_refused():
     model = make("gpt").half()
     not_prepared(model, torch.optim.AdamW(model.parameters()), "torch.float16.*before prepare")

@@ -18,6 +18,9 @@ from geminid.torch.parameter import Record
 
 def _check_modules(model: torch.nn.Module) -> None:
     for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) and any(True for _ in module.parameters()):
+            raise Refused(f"'{name or type(model).__name__}' is a program of torch.jit, which reads weights without the engine. "
+                          "Leave torch.jit.script and torch.jit.trace out; torch.compile works")
         if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.max_norm is not None:
             raise Refused(f"'{name}' is {type(module).__name__} with max_norm={module.max_norm}, which changes its weight in each "
                           "forward pass, behind the engine's back. Write max_norm=None, and scale rows that are too long after "

@@ -165,6 +165,25 @@ def test_state_of_another_optimizer_is_refused_and_nothing_is_loaded(both, make_
     assert both[1].optimizer.param_groups[0] == before
 
 
+@pytest.mark.parametrize("change", [
+    lambda groups: groups.reverse(), lambda groups: groups.pop(), lambda groups: groups[0]["params"].clear(),
+    lambda groups: groups[1]["params"].append(groups[0]["params"].pop())])
+def test_parameters_moved_between_groups_after_prepare_are_refused(change):
+    model = make("gpt")
+    first, *rest = model.parameters()
+    model, optimizer = twins.prepared(model, torch.optim.AdamW([{"params": [first]}, {"params": rest, "lr": 1e-5}]))
+    model(*batch(0)).backward()
+    groups = optimizer.param_groups
+    before = [(group, list(group["params"])) for group in groups]
+    change(groups)
+    with refused("other parameters than in geminid.torch.prepare.*requires_grad_"):
+        optimizer.step()
+    groups[:] = [group for group, _ in before]
+    for group, members in before:
+        group["params"][:] = members
+    optimizer.step()
+
+
 def test_second_engine_for_a_parameter_is_refused(both):
     model = both[1].model
     with refused("'embedding.weight' is prepared already"):

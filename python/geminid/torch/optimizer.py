@@ -35,6 +35,7 @@ class Optimizer(torch.optim.Optimizer):
                 setattr(self, name, getattr(original, name))
         self._fixed = fixed_options(kind, self.param_groups[0])
         self._parameters = [p for group in self.param_groups for p in group["params"]]
+        self._members = self._groups_now()
 
     @property
     def state(self) -> Any:
@@ -47,6 +48,9 @@ class Optimizer(torch.optim.Optimizer):
                           "change what is in it, and optimizer.load_state_dict(state)")
         self._state = given
 
+    def _groups_now(self) -> list[list[int]]:
+        return [[id(p) for p in group["params"]] for group in self.param_groups]
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Commits the gradients since the last step. Without gradients the step changes nothing, as in torch."""
         loss = None
@@ -58,6 +62,10 @@ class Optimizer(torch.optim.Optimizer):
         if not keeper.has_gradient:
             keeper.between_steps()
             return loss
+        if self._groups_now() != self._members:
+            raise Refused("param_groups have other parameters than in geminid.torch.prepare, which gave the engine each parameter's "
+                          "group. Leave each in its group and its place; to leave some out of a step, call requires_grad_(False) on "
+                          "them before its forward pass")
         for group in self.param_groups:
             check_unset(self._kind, group, self._name)
             fixed = fixed_options(self._kind, group)

@@ -118,7 +118,7 @@ TEST_F(Jobs, KilledWhileItIsEvicted_WaitsAndGoesOnAfterTheSameStepWithItsOwnBits
   const std::vector<pid_t> ranks = low.Children("geminid-train");
   ASSERT_EQ(ranks.size(), 1u);
   ASSERT_EQ(kill(ranks.front(), SIGKILL), 0);
-  ASSERT_TRUE(low.WaitForWords("waits: job low is queued: the operator holds it")) << low.Words();
+  ASSERT_TRUE(low.WaitForWords("queued, position 1: the operator holds it")) << low.Words();
   ASSERT_EQ(Ctl({"evict", "low", "--undo"}).first, 0);
   EXPECT_EQ(low.WaitForEnd(kSeconds), 0) << low.Words();
   EXPECT_THAT(low.Words(), HasSubstr("start 2: goes on after step "));

@@ -71,7 +71,7 @@ def _end_token(config: pathlib.Path) -> str | None:
 
 def _vocabulary(tokenizer: Any) -> int:
     """One more than the largest number of a token: tokens that were added may leave numbers out."""
-    return max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+    return int(max(tokenizer.get_vocab(with_added_tokens=True).values())) + 1
 
 
 def _text_of(line: str) -> str:

@@ -46,6 +46,23 @@ def test_state_dict_with_parameters_is_refused():
         ours.model.state_dict(keep_vars=True)
 
 
+def effect_of_last_bits(make_optimizer, steps):
+    """How far apart the norms of PyTorch's own runs are after `steps` steps, where the last bits of the first weights differ.
+    Adagrad's first update is nearly a sign, so that a gradient near zero makes much of a bit, and processors round
+    differently."""
+    plain, *others = [twins.Twin(make("gpt"), None) for _ in range(5)]
+    for seed, other in enumerate(others):
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in other.model.parameters():
+                bits = torch.randint(-1, 2, parameter.shape, generator=generator)
+                parameter.mul_(1 + bits * torch.finfo(torch.float32).eps)
+    for twin in (plain, *others):
+        twin.optimizer = make_optimizer(list(twin.model.parameters()))
+    twins.run((plain, *others), one_batch, steps=steps)
+    return max(twins.difference(other.norms, plain.norms) for other in others)
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_run_goes_on_from_the_state_of_torch_and_back(name):
     plain, ours = trained(OPTIMIZERS[name])
@@ -60,8 +77,9 @@ def test_run_goes_on_from_the_state_of_torch_and_back(name):
     for twin in (plain, ours, crossed, back):
         twin.losses.clear(), twin.norms.clear()
     twins.run((plain, ours, crossed, back), one_batch, steps=3)
+    norm = max(twins.NORM, effect_of_last_bits(OPTIMIZERS[name], steps=6))
     for twin in (ours, crossed, back):
-        twins.assert_same((plain, twin))
+        twins.assert_same((plain, twin), norm=norm)
 
 
 def test_optimizer_that_has_stepped_before_prepare_goes_on():

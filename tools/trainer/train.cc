@@ -314,7 +314,7 @@ class RankTrainer {
                                                    .world = *rank_.world,
                                                    .session = *rank_.session,
                                                    .threads = rank_.threads.get(),
-                                                   .resumes = !context_.restarts.is_first()}));
+                                                   .resumes = context_.restarts.may_resume()}));
     const std::vector<zero::Parameter>& parameters = rank_.model->parameters();
     rank_.state = std::make_unique<CountedState>(&rank_.model->state(), parameters);
     phases_.SetState(rank_.state.get());

@@ -48,6 +48,8 @@ struct Restarts {
   bool is_first() const { return count == 0 && rescales == 0; }
   // Whether a later start may use what this rank leaves.
   bool comes_back() const { return most > 0 || may_shrink; }
+  // Whether an earlier start may have left something for this one.
+  bool may_resume() const { return !is_first() && comes_back(); }
   // Whether this rank's memory must be retained if the rank dies now.
   bool keeps() const { return count < most || may_shrink; }
 };

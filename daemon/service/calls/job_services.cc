@@ -346,21 +346,12 @@ absl::Status JobRpc::OfferScale(const Caller& caller, const v1::OfferScaleReques
   if (request.has_share()) {
     sharing_.Step({caller.identity.tenant, request.job()}, request.ranks(), attached, Now());
   }
-  if (!scale_requests_.IsOfEndedJob(request.number(), job)) return absl::OkStatus();
-  return EndRunOf(caller, request);
-}
-
-// Ends the ranks that a change of ranks has started after a user ended their job.
-absl::Status JobRpc::EndRunOf(const Caller& caller, const v1::OfferScaleRequest& offer) {
-  v1::EndJobRequest end;
-  end.set_job(offer.job());
-  end.set_run(hub_->Inspect([&](const core::Engine&, const Sessions& sessions) {
-    const auto found = sessions.find(shm::SessionId{offer.session()});
-    return found == sessions.end() ? std::string() : found->second->spec().run;
-  }));
-  v1::EndJobResponse ended;
-  // Without a run it would end all runs of the name.
-  return end.run().empty() ? absl::OkStatus() : End(caller, end, &ended);
+  // A user has ended the job since: the ranks that the change has started end, too. Their launcher
+  // ends them all where the first one has to.
+  if (scale_requests_.IsOfEndedJob(request.number(), job)) {
+    hub_->EndSession(shm::SessionId{request.session()});
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace geminid::service

@@ -44,7 +44,6 @@ class JobRpc {
                         v1::ScaleRequest* response);
   absl::Status OfferScale(const Caller& caller, const v1::OfferScaleRequest& request,
                           v1::OfferScaleResponse* response);
-  absl::Status EndRunOf(const Caller& caller, const v1::OfferScaleRequest& offer);
 
   Hub* const hub_;
   TenantLog* const log_;

@@ -158,6 +158,8 @@ class Hub {
                                   const std::string& run, bool now) {
     return jobs_.End(tenant, job, run, now);
   }
+  // Tells the client of a session that its job was ended on request, if the session is there.
+  void EndSession(shm::SessionId id) { jobs_.EndSession(id); }
 
   // --- plans -------------------------------------------------------------------------------------
   // Evictions follow `table` from now on. `trace` and `plan` are stored if there is room, for the

@@ -66,4 +66,11 @@ absl::StatusOr<EndedJob> SessionJobs::End(const std::string& tenant, const std::
   return ended;
 }
 
+void SessionJobs::EndSession(shm::SessionId id) {
+  const Locked locked = table_->Lock();
+  const auto found = locked.sessions().find(id);
+  if (found == locked.sessions().end() || found->second->ended()) return;
+  Tell(found->second, shm::Phase::kEnded, Sleeper::End::kWrites, waker_);
+}
+
 }  // namespace geminid::service

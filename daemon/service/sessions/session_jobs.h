@@ -37,6 +37,7 @@ class SessionJobs {
   // `run`: of the job; empty: all of them.
   absl::StatusOr<EndedJob> End(const std::string& tenant, const std::string& job,
                                const std::string& run, bool now);
+  void EndSession(shm::SessionId id);
 
  private:
   using Locked = SessionTable::Locked;

@@ -323,15 +323,9 @@ TEST_F(Jobs, ScaleJob_OfAJobThatIsThere_ReachesItsRank) {
 
 // The ranks that EndJob finds may be about to leave, and the change starts others after them.
 TEST_F(Jobs, EndJob_DuringAChangeOfRanks_EndsTheRanksThatFollow) {
-  const auto attach = [&](const char* run) {
-    shm::Hello hello = GoodHello();
-    std::fill(std::begin(hello.run), std::end(hello.run), '\0');
-    std::string(run).copy(hello.run, sizeof(hello.run) - 1);
-    return *RawClient::Attach(env_.socket(), hello);
-  };
-  auto leaving = attach("before");
+  auto leaving = Attach("mine");
   v1::OfferScaleRequest offer;
-  offer.set_job(List().jobs(0).job());
+  offer.set_job("mine");
   offer.set_ranks(1);
   v1::OfferScaleResponse response;
   const auto make_offer = [&](const RawClient& rank) {
@@ -355,7 +349,7 @@ TEST_F(Jobs, EndJob_DuringAChangeOfRanks_EndsTheRanksThatFollow) {
   grpc::ClientContext to_end;
   ASSERT_TRUE(jobs_->EndJob(&to_end, end, &ended).ok());
   leaving.reset();
-  const auto another = attach("another"), follower = attach("after");
+  const auto another = Attach("mine"), follower = Attach("mine");
   offer.set_state("done");
   make_offer(*follower);
   const auto phase_of = [](const RawClient& rank) {

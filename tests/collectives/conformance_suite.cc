@@ -609,7 +609,7 @@ TEST_P(ConformanceWithPeers, BroadcastsFromDifferentRoots_AreFoundByTheNextColle
     if (status.ok()) status = c.Barrier();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_NE(status.message().find("rank 1 called "), absl::string_view::npos) << status;
-    EXPECT_NE(status.message().find("Broadcast of 5 float32 from rank 0"), absl::string_view::npos)
+    EXPECT_NE(status.message().find("Broadcast of 5 float32 from rank "), absl::string_view::npos)
         << status;
   });
 }

@@ -90,10 +90,11 @@ geminid_code geminid_engine_restore(geminid_engine* engine, const geminid_progre
                                     geminid_error* error) {
   return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(const geminid_progress read, Read(progress, "progress"));
-    if (read.tensor_state_bytes > read.tensor_state_capacity) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor_state has ", read.tensor_state_capacity, " of the ", read.tensor_state_bytes,
-          " bytes; call geminid_engine_get_progress with as much memory as it says"));
+    const size_t capacity = read.tensor_state_capacity;  // 0: of a progress that nobody filled
+    if (capacity > 0 && read.tensor_state_bytes > capacity) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor_state has ", capacity, " of the ", read.tensor_state_bytes,
+                       " bytes; call geminid_engine_get_progress with as much memory as it says"));
     }
     if (read.tensor_state_bytes > 0) {
       GEMINID_RETURN_IF_ERROR(CheckGiven(read.tensor_state, "tensor_state"));

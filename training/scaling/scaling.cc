@@ -482,6 +482,8 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
   if (is_to_end) return Stay(absl::CancelledError("the run was asked to end"));
   zero::CrashPoint("all shards handed over");
   if (leads()) context_.handover->Complete();
+  // No rank goes before the commit. One that has died since the last agreement changes nothing.
+  communicator_->Barrier().IgnoreError();
   zero::CrashPoint("handover complete");
   // No rank frees its own state before this. A rank that dies later is not needed any more.
   const absl::Status finished = checkpoint::Agree(communicator_, checkpoint::Phase::kFinishHandover,

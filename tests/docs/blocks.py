@@ -69,6 +69,7 @@ LEFT_OUT = {
     ("docs/training.md", "export GEMINID_SOCKET"): "needs torchrun",
     ("docs/training.md", "geminid-train --model gpt2-tiny --text FILE --ranks 2 --job mine"):
         "needs two hosts; tests/tools/trainer/migration_test.cc has them",
+    ("docs/training.md", "printf 'node-a"): "needs two hosts; tests/tools/trainer/scaling_hosts_test.cc has them",
     ("docs/how-to.md", "printf"): "needs two hosts; tests/tools/trainer/hosts_test.cc has them",
     ("docs/checkpoints.md", "tools/bench"): "a measurement",
     ("docs/geminictl.md", "geminictl ls jobs --json | jq"): "needs jq",

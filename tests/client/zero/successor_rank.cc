@@ -34,9 +34,9 @@ void OnPoint(const char* name) {
   for (;;) ::raise(SIGSTOP);
 }
 
-// Rank 0 evicts the job from its device in its third step. When a rank of it has waited for a
-// moment, it undoes that.
-void AddEviction(int rank, SyntheticRun* run) {
+// Rank 0 evicts the job from its device in its third step. Any rank that has waited for a moment
+// undoes that: of replacements, those that still have device memory do not wait.
+void AddEviction(SyntheticRun* run) {
   const auto evict = [socket = run->socket, job = run->job](bool undo) {
     const auto stub = v1::JobService::NewStub(
         grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
@@ -51,9 +51,8 @@ void AddEviction(int rank, SyntheticRun* run) {
   run->before_step = [evict](int of, int step) {
     return of == 0 && step == kEvictedStep ? evict(false) : absl::OkStatus();
   };
-  run->admission = {.preemptible = true, .on_wait = [evict, rank](const std::string&) {
-                      return rank == 0 ? evict(true) : absl::OkStatus();
-                    }};
+  run->admission = {.preemptible = true,
+                    .on_wait = [evict](const std::string&) { return evict(true); }};
 }
 
 int Run(int argc, char** argv) {
@@ -63,7 +62,7 @@ int Run(int argc, char** argv) {
   run.run = argv[2];
   const int rank = std::atoi(argv[4]);
   run.options.resume = std::string_view(argv[5]) == "1";
-  if (std::string_view(argv[3]).starts_with(kEvicted)) AddEviction(rank, &run);
+  if (std::string_view(argv[3]).starts_with(kEvicted)) AddEviction(&run);
   if (argc == 9) {
     holds = std::string_view(argv[6]) == "hold";
     point = argv[7];

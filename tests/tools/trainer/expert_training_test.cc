@@ -106,7 +106,9 @@ TEST_F(ExpertTraining, InEachOfZerosStages_IsThatOfTheThirdWhateverTheMemory) {
   // Too little memory for all weights beside their gradients.
   const json limited = Run(flags + Words{"data=2,zero=2", "--device-memory", "3MiB"});
   ExpectSameBits(limited, third);
-  EXPECT_EQ(limited["received_bytes"], second["received_bytes"]);
+  // The first step has no plan, and may gather again what has left the device meanwhile.
+  EXPECT_GE(limited["received_bytes"], second["received_bytes"]);
+  EXPECT_LT(limited["received_bytes"], third["received_bytes"]);
   const json first = Run(flags + Words{"data=2,zero=1"});
   ExpectNear(first, third);
   EXPECT_LT(first["received_bytes"], second["received_bytes"]);

@@ -1,7 +1,9 @@
 // Makes geminid-train die at a crash point, once in a run:
 //   GEMINID_TEST_DIE_AT="1 shards handed over"   the rank and the point
 //   GEMINID_TEST_DIED=FILE                       the file is made just before
-//   GEMINID_TEST_SIGNAL=15                       does not die: sends the launcher this signal
+//   GEMINID_TEST_SIGNAL=15                       does not die: sends the launcher this signal;
+//   SIGKILL
+//                                                ends this process, too
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -29,6 +31,8 @@ void DieHere(const char* point) {
     kill(getpid(), SIGKILL);
   } else {
     kill(getppid(), std::stoi(signal));
+    while (std::stoi(signal) == SIGKILL)
+      pause();  // this process dies with that one, and does nothing more
   }
 }
 

@@ -36,7 +36,7 @@ void DieHere(const char* point) {
   }
 }
 
-const bool installed = [] {
+const bool kInstalled = [] {
   on_crash_point.store(DieHere);
   return true;
 }();

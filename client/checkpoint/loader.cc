@@ -252,7 +252,7 @@ class StateLoader {
 
   StateLoader(std::string folder, RunRecord record, CheckedFiles files, TensorSet model)
       : folder_(std::move(folder)),
-        record_(record),
+        record_(std::move(record)),
         files_(std::move(files)),
         model_(std::move(model)) {}
 

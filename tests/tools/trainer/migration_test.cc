@@ -18,20 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class Migration : public MovedRun {
- protected:
-  // A binary that dies at a point replaces geminid-train. With a signal, the process that started
-  // the rank gets the signal instead.
-  static Words Dying(const std::string& at, const std::string& died, int signal = 0) {
-    return Words{
-        "GEMINID_TEST_DIE_AT=" + at,
-        "GEMINID_TEST_DIED=" + died,
-        absl::StrCat("GEMINID_TEST_SIGNAL=", signal == 0 ? std::string() : std::to_string(signal)),
-        "/bin/sh",
-        "-c",
-        "exec " GEMINID_TRAIN_THAT_DIES " \"$@\""};
-  }
-};
+class Migration : public MovedRun {};
 
 TEST_F(Migration, ToOthersAndBack_EndsWithTheWeightsOfARunThatStayed) {
   const auto trainer = Start(Shell());

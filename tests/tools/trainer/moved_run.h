@@ -42,6 +42,18 @@ class MovedRun : public ::testing::Test {
     std::unique_ptr<v1::JobService::Stub> jobs;
   };
 
+  // A binary that dies at a point replaces geminid-train. With a signal, the process that started
+  // the rank gets the signal instead.
+  static Words Dying(const std::string& at, const std::string& died, int signal = 0) {
+    return {
+        "GEMINID_TEST_DIE_AT=" + at,
+        "GEMINID_TEST_DIED=" + died,
+        absl::StrCat("GEMINID_TEST_SIGNAL=", signal == 0 ? std::string() : std::to_string(signal)),
+        "/bin/sh",
+        "-c",
+        "exec " GEMINID_TRAIN_THAT_DIES " \"$@\""};
+  }
+
   void SetUp() override {
     AddHost("home", "64MiB");
     AddHost("beta", "64MiB");

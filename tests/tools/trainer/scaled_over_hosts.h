@@ -65,18 +65,6 @@ class ScaledOverHosts : public MovedRun {
     return Start(ShellToHosts(before), words, program);
   }
 
-  // A binary that dies at a point takes the place of geminid-train. With a signal the process that
-  // started the rank gets that instead.
-  static Words Dying(const std::string& at, const std::string& died, int signal = 0) {
-    return {
-        "GEMINID_TEST_DIE_AT=" + at,
-        "GEMINID_TEST_DIED=" + died,
-        absl::StrCat("GEMINID_TEST_SIGNAL=", signal == 0 ? std::string() : std::to_string(signal)),
-        "/bin/sh",
-        "-c",
-        "exec " GEMINID_TRAIN_THAT_DIES " \"$@\""};
-  }
-
   v1::ScaleRequest Scale(int ranks) { return Move(first_, "", static_cast<uint32_t>(ranks)); }
   uint32_t RanksAtAll() { return RanksAt(first_) + RanksAt(second_); }
 

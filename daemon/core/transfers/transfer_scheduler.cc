@@ -200,10 +200,16 @@ bool TransferScheduler::Fits(const InFlight& flight, uint64_t bytes, uint64_t li
   return flight.bytes <= limit_bytes && bytes <= limit_bytes - flight.bytes;
 }
 
+bool TransferScheduler::HasTicketFor(const InFlight& flight, uint64_t bytes) const {
+  if (flight.tickets < limits_.tickets_in_flight) return true;
+  return flight.tickets < kMostTicketsPerDirection &&
+         Fits(flight, bytes, limits_.small_bytes_in_flight);
+}
+
 void TransferScheduler::UpdateTurn(SessionId id, Session* session, Direction direction) {
   Lane& lane = session->lanes[Index(direction)];
   const Waiting* best = Best(*session, direction);
-  const bool ready = best != nullptr && lane.flight.tickets < limits_.tickets_in_flight &&
+  const bool ready = best != nullptr && HasTicketFor(lane.flight, best->request.bytes) &&
                      Fits(lane.flight, best->request.bytes, limits_.bytes_in_flight) &&
                      FitsItsPart(*session, direction, best->request.bytes);
   if (lane.turn_at.has_value() == ready && (!ready || *lane.turn_at == lane.virtual_time)) return;

@@ -1,7 +1,8 @@
 // Decides which copy may start now. Pure: it is handed time and returns grants.
 //
 // Per session and direction a bounded number of tickets and bytes is in flight; other requests wait
-// here. The request of the lowest level is next; within a level the one whose deadline is the
+// here. Small copies may exceed the number, so that the link has work while the daemon hears of the
+// last completion. The request of the lowest level is next; within a level the one whose deadline is the
 // fewest moments away; then the oldest. The level is the priority, less one for each multiple of
 // `ageing` since the request came. It has no floor, so every request is granted in time, whatever
 // others ask for. A smaller request never bypasses the best one. Requests of one session with the
@@ -48,7 +49,10 @@ constexpr int Index(Direction direction) { return direction == Direction::kHostT
 struct TransferLimits {
   // Per session and direction. Both directions share kMaxTicketsInFlight completion words, so a
   // larger value is lowered to half of those.
-  uint32_t tickets_in_flight = 4;
+  uint32_t tickets_in_flight = 2;
+  // More tickets are granted while all in flight have at most so many bytes together. A link of 25
+  // GB/s copies the default in 170 us, which is about what a ticket and its completion take.
+  uint64_t small_bytes_in_flight = uint64_t{4} << 20;
   // A single larger transfer is granted when nothing else is in flight.
   uint64_t bytes_in_flight = uint64_t{64} << 20;
   // Over all sessions of a device, per direction; 0: no shared limit.
@@ -211,6 +215,7 @@ class TransferScheduler {
   Session* FindSession(SessionId session) const;
   const Link& LinkOf(DeviceIndex device) const { return links_[shm::Value(device)]; }
   static bool Fits(const InFlight& flight, uint64_t bytes, uint64_t limit_bytes);
+  bool HasTicketFor(const InFlight& flight, uint64_t bytes) const;
   // Null: nothing waits in that direction.
   static const Waiting* Best(const Session& session, Direction direction);
   Head HeadOf(const Waiting& waiting) const;

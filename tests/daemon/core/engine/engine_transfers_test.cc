@@ -290,6 +290,7 @@ TEST_F(EngineTransfers, OtherSessionsTicket_IsUnknown) {
 
 TEST_F(EngineTransfers, CreditsExhausted_TicketComesWithTheNextDone) {
   options_.transfers.tickets_in_flight = 1;
+  options_.transfers.small_bytes_in_flight = 0;
   EngineTransfers::SetUp();
   const shm::Response first =
       Ask(session_, MakeTransfer(weight_, gathered_, 10, shm::kAllocateDestination));
@@ -305,6 +306,7 @@ TEST_F(EngineTransfers, CreditsExhausted_TicketComesWithTheNextDone) {
 
 TEST_F(EngineTransfers, FullQueue_IsRefusedAndTakesNoExtent) {
   options_.transfers.tickets_in_flight = 1;
+  options_.transfers.small_bytes_in_flight = 0;
   options_.transfers.queued_per_session = 1;
   EngineTransfers::SetUp();
   Ask(session_, MakeTransfer(weight_, gathered_, 10, shm::kAllocateDestination));

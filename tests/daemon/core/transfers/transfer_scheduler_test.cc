@@ -37,6 +37,7 @@ std::vector<uint64_t> Ids(const std::vector<Ticket>& tickets) {
 TransferLimits OneAtATime() {
   TransferLimits limits;
   limits.tickets_in_flight = 1;
+  limits.small_bytes_in_flight = 0;
   return limits;
 }
 
@@ -56,6 +57,7 @@ std::vector<uint64_t> Drain(TransferScheduler* scheduler, SessionId session, Tim
 TEST(TransferScheduler, CountLimit_HoldsPerDirection) {
   TransferLimits limits;
   limits.tickets_in_flight = 2;
+  limits.small_bytes_in_flight = 0;
   TransferScheduler scheduler(limits);
   scheduler.AddSession(kA, kDevice, 1);
   for (uint32_t i = 0; i < 4; ++i) {
@@ -71,6 +73,48 @@ TEST(TransferScheduler, CountLimit_HoldsPerDirection) {
   EXPECT_EQ(scheduler.FlightOf(kDevice, Direction::kDeviceToHost).bytes, 2 * kMiB);
   ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{2});
+}
+
+TEST(TransferScheduler, SmallCopies_MayExceedTheCountUntilTheirBytesAreMet) {
+  TransferLimits limits;
+  limits.tickets_in_flight = 2;
+  limits.small_bytes_in_flight = 10;
+  TransferScheduler scheduler(limits);
+  scheduler.AddSession(kA, kDevice, 1);
+  for (uint32_t i = 0; i < 6; ++i) ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i, 3), At(0)));
+  const std::vector<Ticket> granted = scheduler.Grant(At(0));
+  EXPECT_EQ(Ids(granted), (std::vector<uint64_t>{0, 1, 2}));
+  ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
+  EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{3});
+}
+
+TEST(TransferScheduler, LargeCopies_AreHeldToTheCount) {
+  TransferLimits limits;
+  limits.tickets_in_flight = 2;
+  limits.small_bytes_in_flight = 10;
+  TransferScheduler scheduler(limits);
+  scheduler.AddSession(kA, kDevice, 1);
+  for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i, 8), At(0)));
+  // A small copy never bypasses a large one that came before it.
+  ASSERT_TRUE(scheduler.Enqueue(kA, Load(3, 3, 1), At(0)));
+  EXPECT_EQ(Ids(scheduler.Grant(At(0))), (std::vector<uint64_t>{0, 1}));
+  EXPECT_TRUE(scheduler.Grant(At(0)).empty());
+}
+
+TEST(TransferScheduler, UrgentCopy_WaitsForNoMoreSmallCopiesThanTheirBytes) {
+  TransferLimits limits;
+  limits.tickets_in_flight = 1;
+  limits.small_bytes_in_flight = 4;
+  TransferScheduler scheduler(limits);
+  scheduler.AddSession(kA, kDevice, 1);
+  for (uint32_t i = 0; i < 9; ++i) ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i, 2), At(0)));
+  const std::vector<Ticket> granted = scheduler.Grant(At(0));
+  EXPECT_EQ(Ids(granted), (std::vector<uint64_t>{0, 1}));
+  TransferRequest urgent = Load(100, 100, 2);
+  urgent.priority = Priority::kUrgent;
+  ASSERT_TRUE(scheduler.Enqueue(kA, urgent, At(0)));
+  ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
+  EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{100});
 }
 
 TEST(TransferScheduler, ByteLimit_HoldsButOneLargeMayGoAlone) {
@@ -94,7 +138,7 @@ TEST(TransferScheduler, ByteLimit_HoldsButOneLargeMayGoAlone) {
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), std::vector<uint64_t>{4});
 }
 
-TEST(TransferScheduler, TooManyTickets_AreClampedToTheCompletionWords) {
+TEST(TransferScheduler, TooManyTickets_AreLimitedToTheCompletionWords) {
   TransferLimits limits;
   limits.tickets_in_flight = 1000;
   TransferScheduler scheduler(limits);
@@ -446,6 +490,7 @@ TEST(TransferScheduler, Overdue_IsCountedOnItsDevice) {
 TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
   TransferLimits limits;
   limits.tickets_in_flight = 3;
+  limits.small_bytes_in_flight = 0;
   limits.bytes_in_flight = 50;
   limits.link_bytes_in_flight = 80;
   TransferScheduler scheduler(limits);

@@ -68,15 +68,22 @@ ModelParameters ParametersOfBlocks(const ModelConfig& share, const TensorParamet
   for (const TensorHalf& half : blocks.attention) {
     AttentionPlaces& attention = made.attention.emplace_back();
     attention.norm = half.norm;
-    attention.q = first(half, 0, queries);
-    attention.k = first(half, queries, keys);
-    attention.v = first(half, queries + keys, keys);
+    if (half.joins_heads) {
+      attention.qkv = first(half, 0, queries + 2 * keys);
+    } else {
+      attention.q = first(half, 0, queries);
+      attention.k = first(half, queries, keys);
+      attention.v = first(half, queries + keys, keys);
+    }
+    attention.q_norm = half.q_norm;
+    attention.k_norm = half.k_norm;
     attention.output = second(half);
     attention.all = half.all;
   }
   for (const TensorHalf& half : blocks.mlp) {
     MlpPlaces& mlp = made.mlp.emplace_back();
     mlp.norm = half.norm;
+    mlp.activation = share.activation();
     mlp.input = first(half, 0, share.intermediate);
     if (share.gated_mlp()) mlp.up = first(half, share.intermediate, share.intermediate);
     mlp.output = second(half);
@@ -101,7 +108,8 @@ LayerShare::LayerShare(const ModelConfig& config, const ModelParameters& paramet
     words_ = RowsOfTable(parameters, table, rank, config.vocabulary);
   }
   if (parameters.position_table) {
-    positions_ = RowsOfTable(parameters, *parameters.position_table, rank, config.position_rows());
+    positions_ =
+        RowsOfTable(parameters, *parameters.position_table, rank, config.position_table_rows());
   }
 }
 

@@ -60,10 +60,7 @@ class Builder {
   absl::StatusOr<TensorParameters> Build() {
     if (made_.part.embeds) GEMINID_RETURN_IF_ERROR(Embedding());
     for (size_t layer = 0; layer < whole_.attention.size(); ++layer) {
-      const AttentionPlaces& attention = whole_.attention[layer];
-      GEMINID_ASSIGN_OR_RETURN(
-          TensorHalf half,
-          Half(attention.norm, {attention.q, attention.k, attention.v}, attention.output));
+      GEMINID_ASSIGN_OR_RETURN(TensorHalf half, Attention(whole_.attention[layer]));
       made_.attention.push_back(std::move(half));
       const MlpPlaces& mlp = whole_.mlp[layer];
       std::vector<LinearPlace> first = {mlp.input};
@@ -135,7 +132,7 @@ class Builder {
                              AddEmbedding(whole_.token_table, config_.vocabulary));
     if (!whole_.position_table) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(made_.position_table,
-                             AddEmbedding(*whole_.position_table, config_.position_rows()));
+                             AddEmbedding(*whole_.position_table, config_.position_table_rows()));
     return absl::OkStatus();
   }
 
@@ -197,6 +194,23 @@ class Builder {
                         .block_first = run.at});
     }
     return Add(std::move(ids), {count}, std::move(pieces));
+  }
+
+  absl::StatusOr<TensorHalf> Attention(const AttentionPlaces& places) {
+    const std::vector<LinearPlace> first =
+        places.qkv ? std::vector{*places.qkv} : std::vector{places.q, places.k, places.v};
+    GEMINID_ASSIGN_OR_RETURN(TensorHalf half, Half(places.norm, first, places.output));
+    half.joins_heads = places.qkv.has_value();
+    const auto norm_of_head = [&](const std::optional<NormPlace>& place) {
+      std::optional<NormPlace> norm;
+      if (!place) return norm;
+      norm.emplace().gain = AddVector(place->gain, {0, config_.head_dim()});
+      half.all.push_back(norm->gain);
+      return norm;
+    };
+    half.q_norm = norm_of_head(places.q_norm);
+    half.k_norm = norm_of_head(places.k_norm);
+    return half;
   }
 
   absl::StatusOr<TensorHalf> Half(const NormPlace& norm, const std::vector<LinearPlace>& first,

@@ -45,6 +45,8 @@ struct TensorHalf {
   Layout layout = Layout::kOutIn;  // of both matrices
   ParameterId w1{}, w2{};
   std::optional<ParameterId> b1, b2;
+  bool joins_heads = false;                 // w1 is AttentionPlaces::qkv
+  std::optional<NormPlace> q_norm, k_norm;  // of each head; the same on each rank
   std::vector<ParameterId> all;
 };
 

@@ -112,19 +112,37 @@ LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, s
               layers.positions.vocabulary > 0 ? most(ScratchOf(grid, layers.positions)) : 0)};
 }
 
+// What tensor=1d:N shards.
+absl::Status CheckFamilyOfShare(const ModelConfig& model) {
+  if (!model.encodes() && !model.routed() && !model.image) return absl::OkStatus();
+  return Refuse(absl::StrCat("the family ", Name(model.family),
+                             " is not there yet with tensor; take a family of decoders without "
+                             "experts, or a pipeline or data in place of tensor"));
+}
+
+// What the other modes shard.
+absl::Status CheckFamilyOfGrid(const ModelConfig& model) {
+  const Family family = model.family;
+  if (family != Family::kGpt2 && family != Family::kLlama && family != Family::kMistral) {
+    return Refuse(absl::StrCat("the family ", Name(family),
+                               " is not there yet with tensor but for tensor=1d:N; take gpt2, "
+                               "llama or mistral, or tensor=1d:N"));
+  }
+  if (model.attention_bias.value_or(false)) {
+    return Refuse(
+        "a model with attention_bias is not there yet with tensor but for tensor=1d:N; take that");
+  }
+  return absl::OkStatus();
+}
+
 // A feature that a run does not have yet.
 absl::Status CheckFeatures(const TrainOptions& options) {
   const auto not_there = [](const std::string& what, const char* instead) {
     return Refuse(absl::StrCat(what, " is not there yet with tensor; ", instead));
   };
   const ModelConfig& model = options.model;
-  const Family family = model.family;
-  if (family != Family::kGpt2 && family != Family::kLlama && family != Family::kMistral) {
-    return not_there(absl::StrCat("the family ", Name(family)), "take gpt2, llama or mistral");
-  }
-  if (model.attention_bias.value_or(false)) {
-    return not_there("a model with attention_bias", "take another mesh");
-  }
+  GEMINID_RETURN_IF_ERROR(options.parallel.has_grid() ? CheckFamilyOfGrid(model)
+                                                      : CheckFamilyOfShare(model));
   if (model.attention_window() > 0 && options.parallel.sequence > 1) {
     return not_there(absl::StrCat("sequence beside a sliding_window of ", model.window, " tokens"),
                      "take one of them, or a --context that is no longer than the window");
@@ -137,7 +155,9 @@ absl::Status CheckFeatures(const TrainOptions& options) {
     return not_there("--optimizer muon, which needs whole matrices,",
                      "take another optimizer, or a pipeline or data in place of tensor");
   }
-  if (options.dropout > 0) return not_there("--dropout", "leave it out");
+  if (options.dropout > 0 && options.parallel.has_grid()) {
+    return not_there("--dropout beside a mode but 1d", "leave it out, or take tensor=1d:N");
+  }
   if (options.model.lora_rank > 0) return not_there("--lora-rank", "leave it out");
   if (!options.frozen.empty()) return not_there("--freeze", "leave it out");
   return absl::OkStatus();

@@ -175,7 +175,9 @@ class Half {
     GEMINID_ASSIGN_OR_RETURN(auto norm, NormLayer<T>::Create(resources_, context_, *place,
                                                              gradient.size() / head_dim, head_dim));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x.matrix.data, unread.matrix.data));
-    return norm.Backward(use, gradient.data, x.matrix.data, /*residual=*/nullptr, gradient.data);
+    GEMINID_RETURN_IF_ERROR(
+        norm.Backward(use, gradient.data, x.matrix.data, /*residual=*/nullptr, gradient.data));
+    return context_.layers == nullptr ? absl::OkStatus() : norm.SumGradients(use, *context_.layers);
   }
 
   // Adds the gradient of n through one projection, then overwrites the weight with its gradient.

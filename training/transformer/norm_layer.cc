@@ -4,6 +4,7 @@
 
 #include "base/status_macros.h"
 #include "training/nn/later_gradients.h"
+#include "training/nn/layer_share.h"
 
 namespace geminid::trainer {
 
@@ -38,6 +39,18 @@ absl::Status NormLayer<T>::Backward(ParameterUse& use, const T* dy, const T* x, 
                                     T* dx) {
   return wide_ ? BackwardWith<float>(use, dy, x, residual, dx)
                : BackwardWith<T>(use, dy, x, residual, dx);
+}
+
+template <typename T>
+absl::Status NormLayer<T>::SumGradients(ParameterUse& use, LayerShare& share) {
+  const auto sum = [&](auto* gradient) {
+    return gradient == nullptr ? absl::OkStatus() : share.Sum(*resources_, gradient, shape_.cols);
+  };
+  const auto sum_of = [&](ParameterId id) {
+    return wide_ ? sum(GradientOf<float>(use, id)) : sum(GradientOf<T>(use, id));
+  };
+  GEMINID_RETURN_IF_ERROR(sum_of(place_.gain));
+  return place_.shift ? sum_of(*place_.shift) : absl::OkStatus();
 }
 
 template <typename T>

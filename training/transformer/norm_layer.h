@@ -32,6 +32,9 @@ class NormLayer {
   // shift, now or later (Resources::later). `dx` may be `dy` or `residual`. Call this after
   // Forward.
   absl::Status Backward(ParameterUse& use, const T* dy, const T* x, const T* residual, T* dx);
+  // For a norm whose rows the ranks of `share` divide among them: sums the gradients of gain and
+  // shift over these ranks. Call this after Backward, with Resources::later null.
+  absl::Status SumGradients(ParameterUse& use, LayerShare& share);
 
  private:
   template <typename P>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/tools/trainer/compared_runs.h"
+#include "tests/tools/trainer/tensors_in_folder.h"
 
 namespace geminid::trainer {
 namespace {
@@ -100,6 +101,32 @@ TEST_F(FamilyTraining, WithCutLayers_IsCloseToOneRank) {
   for (const char* axes : {"tensor=1d:2", "tensor=2d:4"}) {
     SCOPED_TRACE(axes);
     ExpectNear(Run(kMistral + Cut(axes)), one);
+  }
+  for (const Words& model : {kQwen2, kQwen3, kOpt, kPythia}) {
+    SCOPED_TRACE(testing::PrintToString(model));
+    const Words validated = model + Words{"--validation", "0.2"};
+    const json whole = RunOnce(validated);
+    ExpectNear(Run(validated + Cut("tensor=1d:2")), whole);
+    ExpectNear(Run(validated + Cut("pipeline=2,tensor=1d:2")), whole);
+  }
+}
+
+// Norms of heads are the same on each rank, and their gradients are sums over the ranks.
+TEST_F(FamilyTraining, WithCutLayers_ExportsTheWeightsOfOneRankAndChangesNoBitByMemory) {
+  for (const Words& model : {kQwen2, kQwen3, kOpt, kPythia}) {
+    SCOPED_TRACE(testing::PrintToString(model));
+    const std::string whole = made_here_ / "whole", sharded = made_here_ / "sharded";
+    const Words descends = model + Words{"--optimizer", "sgd", "--lr", "0.3"};
+    Run(descends + Words{"--export", whole});
+    const Words cut = descends + Cut("tensor=1d:2");
+    const json one = Run(cut + Words{"--export", sharded});
+    ExpectNearTensors(TensorsInFolder(sharded), TensorsInFolder(whole));
+    for (const Words& how : std::vector<Words>{
+             {"--activations", "recompute"}, {"--activations", "keep"}, {"--placement", "cpu"}}) {
+      ExpectSameBits(Run(cut + how), one);
+    }
+    std::filesystem::remove_all(whole);
+    std::filesystem::remove_all(sharded);
   }
 }
 

@@ -2,6 +2,8 @@
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_TENSORS_IN_FOLDER_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_TENSORS_IN_FOLDER_H_
 
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -59,6 +61,19 @@ inline NamedTensors TensorsInFolder(const std::string& folder,
     }
   }
   return tensors;
+}
+
+// Weights of two runs, the second one divided over ranks.
+inline void ExpectNearTensors(const NamedTensors& got, const NamedTensors& expected,
+                              double tolerance = 1e-6) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [name, values] : expected) {
+    ASSERT_TRUE(got.contains(name)) << name;
+    ASSERT_EQ(got.at(name).size(), values.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(got.at(name)[i], values[i], tolerance) << name << '[' << i << ']';
+    }
+  }
 }
 
 }  // namespace geminid::trainer

@@ -74,11 +74,18 @@ TEST(CheckTensor, OfFamilies_RefusesWhatItDoesNotCut) {
   EXPECT_THAT(with(mistral, "tensor=1d:2,sequence=ring:2"),
               HasSubstr("sequence beside a sliding_window of 24 tokens is not there yet"));
   EXPECT_EQ(with(mistral + Words{"--context", "24"}, "tensor=1d:2,sequence=ring:2"), "");
-  EXPECT_THAT(with({"--model", "qwen3-tiny"}, "tensor=1d:2"), HasSubstr("the family qwen3 is not"));
-  EXPECT_THAT(with({"--family", "opt"}, "tensor=1d:2"), HasSubstr("the family opt is not"));
-  EXPECT_THAT(with({"--model", "pythia-tiny"}, "tensor=1d:2"),
-              HasSubstr("the family gpt_neox is not"));
-  EXPECT_THAT(with({"--family", "qwen2"}, "tensor=1d:2"), HasSubstr("the family qwen2 is not"));
+  for (const Words& model : std::vector<Words>{{"--model", "qwen3-tiny"},
+                                               {"--family", "opt"},
+                                               {"--model", "pythia-tiny"},
+                                               {"--family", "qwen2"}}) {
+    SCOPED_TRACE(testing::PrintToString(model));
+    EXPECT_EQ(with(model, "tensor=1d:2"), "");
+    EXPECT_THAT(with(model, "tensor=2d:4"), HasSubstr("is not there yet with tensor but for"));
+    EXPECT_THAT(with(model, "tensor=1d-sequence:2"), HasSubstr("or tensor=1d:N"));
+  }
+  for (const char* model : {"bert-tiny", "mixtral-tiny"}) {
+    EXPECT_THAT(with({"--model", model}, "tensor=1d:2"), HasSubstr("not there yet with tensor"));
+  }
 }
 
 TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
@@ -87,7 +94,6 @@ TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
   EXPECT_EQ(Error({"--parallel", "tensor=1d:2", "--device", "cuda"}), "");
   EXPECT_EQ(Error({"--parallel", "tensor=1d:2", "--restarts", "1", "--loss-scale", "dynamic"}), "");
   const std::vector<std::pair<Words, std::string>> mistakes = {
-      {{"--dropout", "0.1"}, "--dropout is not there yet with tensor"},
       {{"--lora-rank", "2"}, "--lora-rank is not there yet with tensor"},
       {{"--freeze", "*norm*"}, "--freeze is not there yet with tensor"},
       {{"--update", "backward", "--clip-norm", "0"},
@@ -97,6 +103,9 @@ TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     EXPECT_THAT(Error(arguments), HasSubstr(words));
   }
+  EXPECT_EQ(Error(cut + Words{"--dropout", "0.1"}), "");
+  EXPECT_THAT(Error({"--parallel", "tensor=2d:4", "--dropout", "0.1"}),
+              HasSubstr("--dropout beside a mode but 1d is not there yet with tensor"));
   for (const char* axes : {"tensor=1d-sequence:2", "tensor=2d:4", "tensor=2.5d:size=8:depth=2",
                            "tensor=3d:8", "tensor=1d:2,sequence=ring:2"}) {
     EXPECT_THAT(

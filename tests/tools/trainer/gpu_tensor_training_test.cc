@@ -101,6 +101,15 @@ TEST_P(GpuTensorTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits)
   ExpectMemoryBack();
 }
 
+TEST_P(GpuTensorMeshes, OfFamiliesWithNormsOrJoinedWeightsOfHeads_AreThoseOfOneRank) {
+  for (const char* name : {"qwen3-tiny", "pythia-tiny"}) {
+    SCOPED_TRACE(name);
+    const Words model = {"--model", name, "--dtype", "fp32"};
+    ExpectClose(TrainThere(model, "tensor=1d:2"), Train(With(model, kCuda)), kRounding);
+  }
+  ExpectMemoryBack();
+}
+
 TEST_P(GpuTensorMeshes, BesideOtherAxes_AreThoseOfOneRank) {
   const Words several = {"--accumulate", "2", "--batch", "4", "--steps", "2"};
   const Words gpt2 = With(kGpt2, several);

@@ -76,7 +76,7 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
   const std::string command = absl::StrJoin(chosen, " ", [](std::string* out, const CLI::App* one) {
     absl::StrAppend(out, one->get_name());
   });
-  const std::string hint = absl::StrCat(" '", command, " --help' lists what there is");
+  const std::string hint = absl::StrCat(" '", command, " --help' lists all flags");
   // A value that was refused comes first: where a flag took the place of the value, the value of
   // that flag is left over, as an unknown word.
   if (error.get_name() == "ValidationError") return absl::StrCat(error.what(), ";", hint);

@@ -70,7 +70,7 @@ absl::Status CheckFile(int fd, const std::string& path, size_t max_bytes) {
   }
   if (!S_ISREG(file.st_mode)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": a pipe or a device; save what comes out of it as a file"));
+        absl::StrCat(path, ": a pipe or a device; save its output as a file"));
   }
   return static_cast<uint64_t>(file.st_size) > max_bytes ? TooLarge(path, max_bytes)
                                                          : absl::OkStatus();

@@ -40,7 +40,7 @@ template <typename Construct>
 absl::Status TryMap(const UniqueFd& fd, const MappingOptions& options, const Place& place,
                     Construct construct) {
   // Boost.Interprocess takes 0 for the whole file.
-  if (place.bytes == 0) return absl::InvalidArgumentError("a mapping of 0 bytes");
+  if (place.bytes == 0) return absl::InvalidArgumentError("a mapping needs at least 1 byte");
   if (options.foreign) GEMINID_RETURN_IF_ERROR(CheckSealed(fd, place.bytes));
   if (options.revocable) GEMINID_RETURN_IF_ERROR(CheckRevocable(fd, place.bytes));
   const bip::mode_t mode = options.access == Access::kRead ? bip::read_only : bip::read_write;
@@ -104,8 +104,8 @@ bool Mapping::UseHugePages() const { return ::madvise(data_, bytes_, MADV_HUGEPA
 
 absl::StatusOr<Reservation> Reservation::Make(uint64_t bytes) {
   if (bytes == 0 || bytes % kPageBytes != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a reservation of ", bytes, " bytes; it must be whole pages of ", kPageBytes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the reservation has ", bytes, " bytes; it must be whole pages of ", kPageBytes));
   }
   // An empty file has no pages, whatever the length of its mapping.
   GEMINID_ASSIGN_OR_RETURN(const UniqueFd empty, CreateSealedMemfd("geminid-reserved", 0));

@@ -39,13 +39,13 @@ absl::Status CheckSeal(const UniqueFd& fd, uint64_t bytes, int seal, const char*
   struct stat file = {};
   if (::fstat(fd.get(), &file) != 0) return SystemError(errno, "fstat", "shared memory");
   if (bytes == 0 || static_cast<uint64_t>(file.st_size) < bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shared memory of ", file.st_size, " bytes where ", bytes, " were announced"));
+    return absl::InvalidArgumentError(absl::StrCat("the shared memory has ", file.st_size,
+                                                   " bytes; its header announces ", bytes));
   }
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & seal) == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("shared memory that is not sealed against ", against));
+        absl::StrCat("the shared memory is not sealed against ", against));
   }
   return absl::OkStatus();
 }
@@ -85,7 +85,7 @@ absl::StatusOr<std::string> ReadMemfd(const UniqueFd& memfd, uint64_t max_bytes)
   const auto size = static_cast<uint64_t>(file.st_size);
   if (size > max_bytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("memory of ", size, " bytes where at most ", max_bytes, " may be"));
+        absl::StrCat("the memory has ", size, " bytes; at most ", max_bytes, " are allowed"));
   }
   std::string contents(size, 0);
   size_t got = 0;

@@ -29,9 +29,9 @@ bool LoadCublasLtApi(int driver_version, CublasLtApi* api, std::string* error) {
     names.sonames.push_back("libcublasLt.so." + std::to_string(major));
   }
   if (names.sonames.empty()) {
-    *error = "the driver is of CUDA " + std::to_string(driver_version / kDriverMajorUnit) + "." +
+    *error = "the driver supports CUDA " + std::to_string(driver_version / kDriverMajorUnit) + "." +
              std::to_string(driver_version % kDriverMajorUnit / kDriverMinorUnit) +
-             ", and no library for that is known";
+             "; no cuBLASLt of that version is known. Install a newer driver";
     return false;
   }
   const OpenLibrary library = FindLibrary(names, error);

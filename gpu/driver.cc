@@ -33,12 +33,14 @@ Meaning MeaningOf(CUresult result) {
               "see nvidia-smi -L, CUDA_VISIBLE_DEVICES and the permissions of /dev/nvidia*"};
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
     case CUDA_ERROR_SYSTEM_NOT_READY:
-      return {StatusCode::kUnavailable,
-              "another process has the device for itself, or its services have not started"};
+      return {
+          StatusCode::kUnavailable,
+          "another process uses the device exclusively, or the device's services have not started"};
     case CUDA_ERROR_STUB_LIBRARY:
     case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
       return {StatusCode::kUnavailable,
-              "the library is not the one of the kernel's driver: install them together"};
+              "the CUDA library and the kernel's driver differ in version: install both from one "
+              "release"};
     case CUDA_ERROR_NOT_INITIALIZED:
     case CUDA_ERROR_DEINITIALIZED:
       return {StatusCode::kFailedPrecondition,
@@ -46,12 +48,11 @@ Meaning MeaningOf(CUresult result) {
     case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
       return {StatusCode::kUnimplemented,
-              "no code for this GPU in the program: build it with its "
-              "architecture"};
+              "the program has no code for this GPU: build the program for the GPU's architecture"};
     case CUDA_ERROR_NOT_SUPPORTED:
-      return {StatusCode::kUnimplemented, "this device or driver cannot do it"};
+      return {StatusCode::kUnimplemented, "this device or driver does not support the call"};
     case CUDA_ERROR_NOT_PERMITTED:
-      return {StatusCode::kPermissionDenied, "it is not allowed here"};
+      return {StatusCode::kPermissionDenied, "the system does not permit the call"};
     default:
       return {StatusCode::kInternal, "see the kernel's log (dmesg) and nvidia-smi"};
   }

@@ -29,8 +29,8 @@ absl::Status ToStatus(const DriverApi& api, CUresult result, std::string_view ca
 bool IsSticky(CUresult result);
 // The end of messages about sticky errors.
 inline constexpr char kLostAdvice[] =
-    "this process can use the device no more: end it and start another; the kernel's log (dmesg, "
-    "Xid) and nvidia-smi say more";
+    "this process cannot use the device any more: end it and start another; the kernel's log "
+    "(dmesg, Xid) and nvidia-smi say more";
 
 // NVML's table, after nvmlInit; as LoadDriver.
 absl::StatusOr<const NvmlApi*> LoadNvml();

@@ -25,8 +25,8 @@ bool Find(const Driver& driver, const char* name, Function* function, std::strin
   CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
   const CUresult result = driver.get(name, &address, kInterfaceVersion, 0, &status);
   if (result != CUDA_SUCCESS) {
-    *error = driver.path + " answers error " + std::to_string(static_cast<unsigned>(result)) +
-             " when asked for " + name + "; is it a driver, or the toolkit's stub?";
+    *error = driver.path + " returns error " + std::to_string(static_cast<unsigned>(result)) +
+             " for " + name + "; if it is the toolkit's stub, install the driver's libcuda";
     return false;
   }
   if (status != CU_GET_PROC_ADDRESS_SUCCESS || address == nullptr) {

@@ -11,7 +11,7 @@ template <typename Function>
 bool Find(const OpenLibrary& library, const char* name, Function* function, std::string* error) {
   *function = reinterpret_cast<Function>(dlsym(library.handle, name));
   if (*function != nullptr) return true;
-  *error = library.path + " lacks " + name + "; NCCL 2.14 or newer is wanted";
+  *error = library.path + " lacks " + name + "; install NCCL 2.14 or newer";
   return false;
 }
 

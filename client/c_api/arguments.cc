@@ -78,8 +78,8 @@ absl::Status CheckSize(const void* given, size_t size, size_t least, size_t know
   const auto* const bytes = static_cast<const unsigned char*>(given);
   if (std::any_of(bytes + known, bytes + size, [](unsigned char byte) { return byte != 0; })) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " asks for something that this library, ", GEMINID_VERSION,
-                     ", is too old for: bytes beyond the ", known, " that it knows are set"));
+        absl::StrCat(name, " sets bytes beyond the ", known, " that this library, version ",
+                     GEMINID_VERSION, ", knows; install a newer library, or leave those bytes 0"));
   }
   return absl::OkStatus();
 }

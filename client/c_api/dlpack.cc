@@ -31,8 +31,8 @@ struct Exported {
 absl::Status CheckOnHost(const EngineObject& object) {
   if (object.IsOnHost()) return absl::OkStatus();
   return absl::UnimplementedError(
-      "DLPack is written for the host device alone; geminid_engine_weight and "
-      "geminid_engine_gradient give the addresses on a GPU");
+      "DLPack export works on the host device alone; on a GPU take the addresses of "
+      "geminid_engine_weight and geminid_engine_gradient");
 }
 
 std::vector<int64_t> RowMajor(const std::vector<int64_t>& shape) {

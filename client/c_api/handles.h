@@ -36,8 +36,9 @@ class HandleTable {
     const auto found = objects_.find(handle);
     if (found != objects_.end()) return found->second;
     return absl::InvalidArgumentError(
-        handle == nullptr ? absl::StrCat("the ", kind_, " is NULL")
-                          : absl::StrCat("this is no ", kind_, ", or one that was freed"));
+        handle == nullptr
+            ? absl::StrCat("the ", kind_, " is NULL")
+            : absl::StrCat("the pointer is not a valid ", kind_, ", or the ", kind_, " was freed"));
   }
 
   // The object ends with its last user, outside of any lock.

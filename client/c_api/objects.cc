@@ -44,8 +44,8 @@ absl::Status EngineObject::CheckUsable() const { return CheckNotForked(*session_
 
 absl::StatusOr<zero::ParameterId> EngineObject::Id(uint32_t parameter) const {
   if (parameter < parameters_.size()) return zero::ParameterId{parameter};
-  return absl::InvalidArgumentError(
-      absl::StrCat("parameter ", parameter, " is none of the engine's ", parameters_.size()));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "parameter ", parameter, " does not exist; the engine has ", parameters_.size()));
 }
 
 absl::StatusOr<uint64_t> EngineObject::Elements(uint32_t parameter) const {

@@ -8,9 +8,9 @@ namespace geminid::c_api {
 absl::StatusOr<const std::byte*> WeightOf(const zero::Operation& operation, uint64_t number,
                                           zero::ParameterId id) {
   if (const std::byte* const weight = operation.Weight(id); weight != nullptr) return weight;
-  return absl::InvalidArgumentError(
-      absl::StrCat("operation ", number, " has no weight of parameter ", static_cast<uint32_t>(id),
-                   ": it does not use it, or the gradient is in its place"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "operation ", number, " has no weight of parameter ", static_cast<uint32_t>(id),
+      ": the operation does not use the parameter, or the gradient replaced the weight"));
 }
 
 absl::StatusOr<std::byte*> GradientOf(zero::Operation& operation, uint64_t number,

@@ -92,9 +92,9 @@ geminid_code geminid_engine_restore(geminid_engine* engine, const geminid_progre
     GEMINID_ASSIGN_OR_RETURN(const geminid_progress read, Read(progress, "progress"));
     const size_t capacity = read.tensor_state_capacity;  // 0: of a progress that nobody filled
     if (capacity > 0 && read.tensor_state_bytes > capacity) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor_state has ", capacity, " of the ", read.tensor_state_bytes,
-                       " bytes; call geminid_engine_get_progress with as much memory as it says"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor_state has ", capacity, " of the ", read.tensor_state_bytes,
+          " bytes; call geminid_engine_get_progress with a buffer of tensor_state_bytes"));
     }
     if (read.tensor_state_bytes > 0) {
       GEMINID_RETURN_IF_ERROR(CheckGiven(read.tensor_state, "tensor_state"));

@@ -64,7 +64,7 @@ const char* Name(int64_t phase) {
     case Phase::kRestoreHandover:
       return "go on from the state";
   }
-  return "do what this version does not know";
+  return "do something that this version does not know";
 }
 
 std::string Matter(const Answer& answer) {

@@ -109,7 +109,7 @@ class CheckedFiles::Pass {
       });
       if (got < 0) return SystemError(errno, "read", files_.PathOf(file));
       if (got == 0) {
-        return absl::DataLossError(absl::StrCat("'", files_.PathOf(file), "' was cut short"));
+        return absl::DataLossError(absl::StrCat("'", files_.PathOf(file), "' was truncated"));
       }
       done += static_cast<size_t>(got);
     }
@@ -201,7 +201,7 @@ absl::Status CheckedFiles::CheckCover() const {
     if (piece.offset != end) {
       const uint64_t begin = std::min(piece.offset, end);
       const uint64_t beyond = std::max(piece.offset, end) - begin;
-      return Altered({begin, beyond, piece.file}, "have no one checksum", "");
+      return Altered({begin, beyond, piece.file}, "do not have exactly one checksum", "");
     }
     end += piece.bytes;
   }

@@ -33,7 +33,7 @@ template <typename T>
 absl::StatusOr<std::vector<T>> ReadColumn(const TensorFile& file, const char* name) {
   const TensorEntry* entry = file.header().Find(name);
   if (entry == nullptr || SizeOf(entry->type) != sizeof(T)) {
-    return absl::DataLossError(absl::StrCat("'", file.path(), "' is no list of checksums"));
+    return absl::DataLossError(absl::StrCat("'", file.path(), "' is not a list of checksums"));
   }
   std::vector<T> column(entry->elements());
   GEMINID_RETURN_IF_ERROR(

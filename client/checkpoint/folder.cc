@@ -129,7 +129,7 @@ absl::Status MakeFolder(const std::string& path) {
   absl::Status status = SystemError(error.value(), "make the folder", path);
   if (!absl::IsInvalidArgument(status)) return status;
   return absl::InvalidArgumentError(absl::StrCat(
-      status.message(), "; give a path to a folder, or to nothing where a folder can be made"));
+      status.message(), "; give the path of a folder, or a path where a folder can be made"));
 }
 
 absl::StatusOr<base::UniqueFd> OpenWithoutLinks(const std::string& path, int flags) {
@@ -180,8 +180,8 @@ absl::Status BeginStep(const std::string& folder, uint64_t step) {
 
 absl::StatusOr<std::string> BeginFolder(const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("'", path, "' exists; give a folder that does not, nothing is overwritten"));
+    return absl::AlreadyExistsError(absl::StrCat(
+        "'", path, "' exists and is not overwritten; give a path that does not exist"));
   }
   std::string unfinished = path + kUnfinished;
   GEMINID_RETURN_IF_ERROR(RemoveAll(unfinished));

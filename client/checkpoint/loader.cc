@@ -30,7 +30,7 @@ constexpr uint64_t kBlockElements = uint64_t{1} << 20;
 constexpr uint64_t kMaxRanks = 65536;
 constexpr char kChecksumsPrefix[] = "checksums-";
 constexpr char kOtherOptimizerAdvice[] =
-    "Go on with that one, or begin another run from the values alone";
+    "Train with that optimizer, or begin another run from the values alone";
 
 std::string ShapeText(std::span<const uint64_t> shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
@@ -93,8 +93,8 @@ absl::Status CheckType(const TensorSet::Found& found, zero::StateKind kind,
     return type == ElementType::kBFloat16 ? "bf16" : "fp32";
   };
   return absl::FailedPreconditionError(absl::StrCat(
-      "'", file->path(), "' has the optimizer's state in ", word(tensor->type),
-      ", and this run keeps it in ", word(expected), " (Options::state_type, --state-dtype): give ",
+      "'", file->path(), "' stores the optimizer's state in ", word(tensor->type),
+      "; this run uses ", word(expected), " (Options::state_type, --state-dtype). Give ",
       word(tensor->type), " to go on, or begin another run from the values alone"));
 }
 
@@ -117,8 +117,8 @@ absl::Status LoadUnchecked(const TensorSet& model, zero::ModelState* state,
 
 // Says why a partly loaded state is of no use.
 std::string WhyOfNoUse(const std::string& folder, const absl::Status& error) {
-  return absl::StrCat("the values are in part those of '", folder,
-                      "', which could not be loaded: ", error.message(),
+  return absl::StrCat("loading '", folder,
+                      "' failed and has replaced some of the values: ", error.message(),
                       "; load another checkpoint, call Initialize, or end");
 }
 
@@ -129,7 +129,8 @@ absl::StatusOr<RunRecord> ReadRecordOf(const std::string& folder) {
   if (!record.ok()) return Named(path, record.status());
   if (record->ranks == 0 || record->ranks > kMaxRanks) {
     return absl::DataLossError(
-        absl::StrCat("'", path, "': it was saved by ", record->ranks, " ranks, which cannot be"));
+        absl::StrCat("'", path, "': it was saved by ", record->ranks,
+                     " ranks, which is not possible; load another checkpoint"));
   }
   return record;
 }
@@ -291,14 +292,14 @@ class StateLoader {
 
   absl::Status HasArrayOfAnother(const std::string& tensor) const {
     return absl::FailedPreconditionError(
-        absl::StrCat("'", folder_, "': another optimizer than this run's saved it, as its '",
-                     tensor, "' shows. ", kOtherOptimizerAdvice));
+        absl::StrCat("'", folder_, "': a different optimizer saved it, as its tensor '", tensor,
+                     "' shows. ", kOtherOptimizerAdvice));
   }
 
   absl::Status OfAnotherOptimizer(const std::string& saved, const char* own) const {
     return absl::FailedPreconditionError(
-        absl::StrCat("'", folder_, "': another optimizer than this run's saved it: ", saved,
-                     ", and this run has ", own, ". ", kOtherOptimizerAdvice));
+        absl::StrCat("'", folder_, "': a different optimizer saved it: ", saved, "; this run has ",
+                     own, ". ", kOtherOptimizerAdvice));
   }
 
   // `called`: the parameter's name in the files.
@@ -343,8 +344,9 @@ class StateLoader {
       const bool is_cut = offset % size != 0 || bytes.size() % size != 0 ||
                           reinterpret_cast<uintptr_t>(bytes.data()) % size != 0;
       if (is_cut) {
-        return absl::DataLossError(
-            absl::StrCat("'", folder_, "' has checksums of parts of numbers: they were altered"));
+        return absl::DataLossError(absl::StrCat("'", folder_,
+                                                "' has checksums that begin or end inside a "
+                                                "number: the list of checksums was altered"));
       }
       const uint64_t element = place.element + offset / size;
       if (place.type == ElementType::kBFloat16) {

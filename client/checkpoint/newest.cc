@@ -91,7 +91,7 @@ std::string WholeOneBefore(const std::string& checkpoint) {
 namespace {
 
 constexpr char kWhatToGive[] =
-    "give the folder of a checkpoint, of several, or of a Hugging Face model";
+    "give the folder of a checkpoint, of several checkpoints, or of a Hugging Face model";
 
 // What to do with a folder that has weights in another form.
 std::string AdviceWithoutWeights(const std::string& folder) {
@@ -105,7 +105,7 @@ std::string AdviceWithoutWeights(const std::string& folder) {
     if (name.starts_with(absl::StrCat(kModelPrefix, "-")) && name.ends_with(".safetensors")) {
       return absl::StrCat(
           "it has '", name, "', but no ", kModelPrefix,
-          ".safetensors.index.json, which says what is in which file; copy it, too");
+          ".safetensors.index.json, which names the file of each tensor; copy that index, too");
     }
   }
   return kWhatToGive;

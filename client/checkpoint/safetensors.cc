@@ -147,7 +147,7 @@ absl::StatusOr<TensorEntry> ReadTensor(const std::string& name, const JsonValue&
   tensor.bytes = offsets[1] - offsets[0];
   if (!IsSizeRight(tensor)) {
     return Bad(name, absl::StrCat("has ", base::FormatBytes(tensor.bytes),
-                                  " of data, which is not what its shape and dtype say"));
+                                  " of data, which does not match its shape and dtype"));
   }
   return tensor;
 }
@@ -158,15 +158,15 @@ absl::Status CheckPlaces(const Header& header, uint64_t file_bytes) {
   for (const TensorEntry& tensor : header.tensors) {
     if (tensor.offset != at) {
       return Bad(tensor.name, absl::StrCat("begins at byte ", tensor.offset,
-                                           " of the data; the one before ends at ", at));
+                                           " of the data; the tensor before it ends at ", at));
     }
     at += tensor.bytes;
   }
   const uint64_t expected = header.data_begin + at;
   if (expected != file_bytes) {
-    return absl::DataLossError(absl::StrCat("it has ", file_bytes, " bytes; its header describes ",
-                                            expected,
-                                            file_bytes < expected ? ": it was cut short" : ""));
+    return absl::DataLossError(
+        absl::StrCat("it has ", file_bytes, " bytes; its header describes ", expected,
+                     file_bytes < expected ? ": the file was truncated" : ""));
   }
   return absl::OkStatus();
 }
@@ -228,10 +228,9 @@ absl::StatusOr<uint64_t> HeaderLength(const std::string& first_bytes, uint64_t f
   }
   std::memcpy(&length, first_bytes.data(), kLengthBytes);
   if (length > kMaxHeaderBytes || length > file_bytes - kLengthBytes) {
-    return absl::DataLossError(
-        absl::StrCat("it is no safetensors file, or was cut short: its first bytes announce a "
-                     "header of ",
-                     length, " bytes"));
+    return absl::DataLossError(absl::StrCat(
+        "it is not a safetensors file, or was truncated: its first bytes announce a header of ",
+        length, " bytes"));
   }
   return length;
 }
@@ -240,12 +239,12 @@ absl::StatusOr<Header> Decode(const std::string& json, uint64_t file_bytes) {
   JsonValue root;
   base::JsonError error;
   if (!base::ParsePythonJson(json, &root, &error)) {
-    return absl::DataLossError(absl::StrCat("its header is no JSON: line ", error.position.line,
+    return absl::DataLossError(absl::StrCat("its header is not JSON: line ", error.position.line,
                                             ", column ", error.position.column, ": ",
                                             error.problem));
   }
   if (root.type != JsonValue::Type::kObject) {
-    return absl::DataLossError("its header is no JSON object");
+    return absl::DataLossError("its header is not a JSON object");
   }
   Header header;
   header.data_begin = kLengthBytes + json.size();

@@ -65,7 +65,7 @@ class Writing final : public zero::SnapshotSink {
 
   absl::Status Write(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
                      std::span<const float> values) override {
-    if (given_up_) return absl::CancelledError("the checkpoint was given up");
+    if (given_up_) return absl::CancelledError("the checkpoint was abandoned");
     const std::string tensor =
         TensorName(inventory_->parameters[static_cast<uint32_t>(id)].name, kind);
     if (TypeInFiles(kind, inventory_->state_type) == ElementType::kFloat32) {

@@ -128,9 +128,9 @@ absl::Status TensorFile::Read(uint64_t offset, std::span<std::byte> bytes) const
         [&] { return ::pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
     if (got < 0) return SystemError(errno, "read", path_);
     if (got == 0) {
-      return absl::DataLossError(absl::StrCat("'", path_, "' ends at byte ", offset,
-                                              ", before what its header describes: it was cut "
-                                              "short"));
+      return absl::DataLossError(
+          absl::StrCat("'", path_, "' ends at byte ", offset,
+                       ", before the end that its header describes: it was truncated"));
     }
     bytes = bytes.subspan(static_cast<size_t>(got));
     offset += static_cast<uint64_t>(got);

@@ -59,8 +59,9 @@ absl::Status TensorSet::OpenIndexed(const std::string& index) {
   for (const auto& [tensor, file] : file_of_) {
     if (files_.contains(file)) continue;
     if (!Exists(absl::StrCat(folder_, "/", file))) {
-      return absl::NotFoundError(absl::StrCat("'", index, "' names the file '", file,
-                                              "', which is not there; the copy is incomplete"));
+      return absl::NotFoundError(
+          absl::StrCat("'", index, "' names the file '", file,
+                       "', which does not exist; the copy is incomplete: copy that file, too"));
     }
     GEMINID_RETURN_IF_ERROR(OpenFile(file));
   }

@@ -9,7 +9,7 @@ namespace geminid::device {
 absl::Status CheckArena(uint64_t bytes, uint64_t page_bytes) {
   if (bytes == 0 || bytes % page_bytes != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("an arena of ", bytes, " bytes; it must be whole pages of ", page_bytes));
+        absl::StrCat("the arena has ", bytes, " bytes; it must be whole pages of ", page_bytes));
   }
   return absl::OkStatus();
 }

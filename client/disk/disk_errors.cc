@@ -24,10 +24,10 @@ absl::Status DiskError(int error, const FailedCall& failed) {
   switch (error) {
     case ENOSPC:
       return absl::ResourceExhaustedError(
-          absl::StrCat(what, ": the disk is full; make room on it, then start again"));
+          absl::StrCat(what, ": the disk is full; free space on it, then start again"));
     case EDQUOT:
-      return absl::ResourceExhaustedError(
-          absl::StrCat(what, ": a quota of the file system is spent; raise it, then start again"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          what, ": a quota of the file system is used up; raise the quota, then start again"));
     case EFBIG:
       return absl::ResourceExhaustedError(
           absl::StrCat(what, ": files may not be so large; raise the limit (ulimit -f)"));
@@ -55,10 +55,9 @@ absl::Status DiskError(int error, const FailedCall& failed) {
 }
 
 absl::Status TruncatedError(const FailedCall& failed) {
-  return absl::DataLossError(
-      absl::StrCat(Describe(failed),
-                   ": the file ends before; it was truncated while it was in use. Go on from "
-                   "a checkpoint"));
+  return absl::DataLossError(absl::StrCat(Describe(failed),
+                                          ": the file ends before that byte; it was truncated "
+                                          "while it was in use. Go on from a checkpoint"));
 }
 
 }  // namespace geminid::disk

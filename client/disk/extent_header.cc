@@ -87,7 +87,7 @@ absl::Status CheckExtent(uint64_t file, const ExtentKey& key, const ExtentConten
       header.crc32c != ChecksumOfHeader(header, contents)) {
     return absl::DataLossError("its header is damaged");
   }
-  if (header.file != file) return absl::DataLossError("it is of another file");
+  if (header.file != file) return absl::DataLossError("it belongs to another file");
   if (ExtentKey{header.owner, header.version} != key) {
     return absl::DataLossError(absl::StrCat("it holds version ", header.version, " of ",
                                             header.owner, ", not version ", key.version, " of ",
@@ -102,7 +102,7 @@ absl::Status CheckExtent(uint64_t file, const ExtentKey& key, const ExtentConten
   if (first == damaged.end()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("its bytes from ", static_cast<uint64_t>(first - damaged.begin()) * kPieceBytes,
-                   " on are not those that were written (their checksum differs)"));
+                   " on were altered after they were written (their checksum differs)"));
 }
 
 bool IsBlank(const ExtentContents& contents) {

@@ -158,7 +158,7 @@ absl::Status ExtentIo::WaitFor(Ticket ticket) {
       const auto first = std::ranges::find(waits.finished, false) - waits.finished.begin();
       const FailedCall stuck = Describe(waits, static_cast<size_t>(first));
       broken_ = absl::DeadlineExceededError(
-          absl::StrCat(stuck.path, ": the disk has done nothing for ",
+          absl::StrCat(stuck.path, ": the disk has completed no request for ",
                        absl::FormatDuration(timeout_), " (", stuck.call, " at byte ", stuck.offset,
                        "); look at the disk (dmesg), or raise the timeout"));
     }

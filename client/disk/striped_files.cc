@@ -115,11 +115,12 @@ bool IsFree(int fd) {
 }
 
 absl::Status InUse(const std::string& path) {
-  return absl::UnavailableError(absl::StrCat(
-      path,
-      " is in use by another process: a rank of the same job and run is alive, or the disk has not "
-      "ended what a killed one asked for; end that rank, look at the disk (dmesg), or name another "
-      "folder"));
+  return absl::UnavailableError(
+      absl::StrCat(path,
+                   " is in use by another process: a rank of the same job and run is alive, or the "
+                   "disk has not completed the requests of a killed rank; end that rank, look at "
+                   "the disk (dmesg), or name another "
+                   "folder"));
 }
 
 // UNAVAILABLE while another process has the file. Without locks nobody can know when the disk has
@@ -132,10 +133,10 @@ absl::Status TakeFile(int fd, const std::string& path, absl::Duration patience) 
   }
   if (lock == Lock::kGot) return absl::OkStatus();
   if (lock == Lock::kTaken) return InUse(path);
-  return absl::FailedPreconditionError(absl::StrCat(
-      path,
-      ": this file system locks no files, so that a rank that is started again cannot go on "
-      "from them; name a folder on another one, or train without restarts"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path,
+                   ": this file system has no file locks, so a restarted rank cannot go on from "
+                   "the files; name a folder on another file system, or train without restarts"));
 }
 
 bool IsStillAt(int fd, const std::string& path) {
@@ -161,7 +162,7 @@ absl::Status RemoveLeftover(const std::string& path, absl::Duration patience) {
   if (::fstat(fd.get(), &found) != 0) return base::SystemError(errno, "fstat", path);
   if (!S_ISREG(found.st_mode) || (found.st_size > 0 && !ReadHeader(fd.get()).has_value())) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " is there already and no file of geminid's; move it, or name another folder"));
+        path, " exists, and geminid did not create it; move it, or name another folder"));
   }
   if (IsStillAt(fd.get(), path) && ::unlink(path.c_str()) != 0 && errno != ENOENT) {
     return base::SystemError(errno, "unlink", path);
@@ -231,8 +232,8 @@ std::string DescribeLeftovers(const std::string& folder) {
     if (found.size() == kMostLeftoversNamed) break;
   }
   if (found.empty()) return "";
-  return absl::StrCat("; nobody has ", absl::StrJoin(found, ", "),
-                      " there: delete what belongs to a run that will not go on");
+  return absl::StrCat("; no process uses ", absl::StrJoin(found, ", "),
+                      " there: delete the files of runs that will not go on");
 }
 
 absl::Status NoRoom(int error, int fd, const std::string& folder, uint64_t bytes) {
@@ -334,7 +335,8 @@ absl::Status CheckFolders(const std::vector<std::string>& folders) {
           absl::StrCat(folder, ": there is no such folder; make it, or name another"));
     }
     if (!S_ISDIR(found.st_mode)) {
-      return absl::InvalidArgumentError(absl::StrCat(folder, " is no folder; name one on a disk"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(folder, " is not a folder; name one on a disk"));
     }
     if (!known.insert({found.st_dev, found.st_ino}).second) {
       return absl::InvalidArgumentError(

@@ -65,8 +65,8 @@ void BoundSends(int fd, absl::Duration timeout) {
 
 absl::Status CheckWelcome(const shm::Welcome& welcome, const std::string& socket) {
   if (welcome.magic != shm::kWelcomeMagic) {
-    return absl::InternalError(
-        absl::StrCat("what answers at ", socket, shm::kAttachSuffix, " is not a geminid daemon"));
+    return absl::InternalError(absl::StrCat("the process that answers at ", socket,
+                                            shm::kAttachSuffix, " is not a geminid daemon"));
   }
   const std::string words(welcome.error, strnlen(welcome.error, sizeof welcome.error));
   if (welcome.protocol_version != shm::kProtocolVersion) {
@@ -169,8 +169,9 @@ absl::StatusOr<size_t> AttachSocket::Receive(void* message, size_t bytes, base::
   if (received < 0) return base::SystemError(errno, "recvmsg", socket_);
   const size_t count = TakeFds(&header, fds, max_fds);
   if (static_cast<size_t>(received) != bytes || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-    return absl::InternalError(absl::StrCat("a message of the wrong size from the daemon at ",
-                                            socket_, "; install the same release of both"));
+    return absl::InternalError(
+        absl::StrCat("the daemon at ", socket_,
+                     " sent a message of the wrong size; install the same release of both"));
   }
   return count;
 }

@@ -164,10 +164,9 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
     if (status.ok()) known_.store(true);
     if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) unknown_.store(true);
     if (again && status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
-      return absl::UnavailableError(absl::StrCat(
-          doing, ": the daemon at ", socket_,
-          " took the place of one that ended, and did not find this session (its log says why); "
-          "attach again"));
+      return absl::UnavailableError(absl::StrCat(doing, ": the daemon at ", socket_,
+                                                 " replaced one that ended, and did not find this "
+                                                 "session (its log says why); attach again"));
     }
     if (!WasCutOff(status, *stubs_->channel)) {
       // If this thread was not scheduled for a while, the channel may already be connected to the
@@ -187,7 +186,8 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
         doing, ": the daemon at ", socket_, " does not answer (", status.error_message(),
         "), and for ",
         absl::FormatDuration(absl::Trunc(base::MonotonicNow() - lost, absl::Milliseconds(1))),
-        " none took its place; ", on_gpu_ ? absl::StrCat(WhySessionEnded(true), "; ") : "",
+        " no other daemon took its place; ",
+        on_gpu_ ? absl::StrCat(WhySessionEnded(true), "; ") : "",
         "mapped memory and leases still work"));
   }
 }
@@ -308,7 +308,7 @@ absl::Status Control::FreeOlder() {
   v1::FreeChunksRequest request;
   request.set_older_than(first_allocation_);
   v1::FreeChunksResponse response;
-  return MakeCall("freeing what a predecessor left", timeout_,
+  return MakeCall("freeing the memory of the process before", timeout_,
                   [&](grpc::ClientContext* context, bool) {
                     return stubs_->chunk->Free(context, request, &response);
                   });

@@ -20,7 +20,7 @@ inline bool IsJobEnded(const absl::Status& status) {
 // daemon. Any other session waits for the next daemon.
 inline const char* WhySessionEnded(bool on_gpu) {
   return on_gpu ? "a session on a GPU ends with its daemon, whose agent held the memory"
-                : "none took its place";
+                : "no other daemon took its place";
 }
 
 }  // namespace geminid

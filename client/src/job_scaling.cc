@@ -110,7 +110,7 @@ absl::Status JobScaling::Tell(const std::string& job, const Outcome& outcome) {
   grpc::ClientContext context;
   context.set_deadline(rpc::DeadlineIn(timeout_));
   return FromGrpc(stubs_->jobs->OfferScale(&context, request, &response),
-                  "telling what became of a request");
+                  "reporting the outcome of a request");
 }
 
 absl::StatusOr<JobScaling::Room> JobScaling::GetMemory() {
@@ -186,7 +186,7 @@ absl::Status JobScaling::EndRun(const std::string& job, const std::string& run) 
     const grpc::Status status = stubs_->jobs->EndJob(&context, request, &response);
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return absl::OkStatus();
     if (!WasCutOff(status) || base::MonotonicNow() >= give_up) {
-      return FromGrpc(status, "freeing what the ranks before have left");
+      return FromGrpc(status, "freeing the memory of the ranks before");
     }
     absl::SleepFor(absl::Milliseconds(kLongestBackoffMs));
   }

@@ -58,8 +58,8 @@ absl::StatusOr<Lease> OnDemand::Use(ChunkId chunk, absl::Duration timeout) {
     if (session_->Home(chunk) == nullptr) {
       return absl::FailedPreconditionError(
           absl::StrCat("chunk ", Index(chunk),
-                       " is not on the device and has no home to be loaded from; fill "
-                       "its extent and publish it first"));
+                       " is not on the device and has no home to load it from; fill its extent and "
+                       "publish it first"));
     }
     TransferSpec spec = WholeChunk(chunk, TransferCause::kDemand);
     spec.allocate_destination = spec.may_evict = spec.publish_when_done = true;

@@ -209,13 +209,13 @@ absl::Status StartError(const absl::Status& error, int wait_status, const std::s
         WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == base::kDaemonExitResources;
     return absl::Status(
         refused ? absl::StatusCode::kResourceExhausted : error.code(),
-        absl::StrCat(error.message(), " (", binary, "); its last words:\n", log_tail));
+        absl::StrCat(error.message(), " (", binary, "); its last output:\n", log_tail));
   }
   const int signal = WTERMSIG(wait_status);
   const std::string ended = absl::StrCat("the private daemon (", binary, ") was ended by signal ",
                                          signal, " (", strsignal(signal), ") while starting");
   if (limit.empty()) {
-    return absl::UnavailableError(absl::StrCat(ended, "; its last words:\n", log_tail));
+    return absl::UnavailableError(absl::StrCat(ended, "; its last output:\n", log_tail));
   }
   return absl::ResourceExhaustedError(absl::StrCat(ended, "; ", limit));
 }

@@ -212,7 +212,7 @@ bool RequestPort::PumpResponses() {
       case decltype(responses_)::Result::kCorrupt:
         corrupt_ = true;
         Break(absl::InternalError(
-            absl::StrCat("the daemon at ", socket_, " wrote a response ring that makes no sense")));
+            absl::StrCat("the daemon at ", socket_, " wrote an invalid response ring")));
         continue;
       case decltype(responses_)::Result::kEntry:
         break;

@@ -245,7 +245,7 @@ absl::Status SessionImpl::MakeArena() {
     // The pool of an allocation or a claim that a daemon had answered before it ended.
     if (memory->message.type == shm::MemoryType::kHostPool) continue;
     if (memory->message.type != shm::MemoryType::kDeviceSlab) {
-      return absl::InternalError("the daemon sent other memory than the arena's");
+      return absl::InternalError("the daemon sent memory that is not the arena's");
     }
     slabs.push_back(*std::move(memory));
     if (slabs.size() > created->slabs) slabs.pop_front();

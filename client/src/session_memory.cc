@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<ChunkHandle>> SessionImpl::Obtain(const std::vector<C
   if (!allocation.ok()) return allocation.status();
   absl::StatusOr<std::byte*> pool = nullptr;
   if (!IsSane(*allocation, specs)) {
-    pool = absl::InternalError("Allocate: the daemon's answer makes no sense");
+    pool = absl::InternalError("Allocate: the daemon's answer is invalid");
   } else if (allocation->pool_bytes > 0) {
     pool = MapPool(*this, *allocation, specs.front().kind == ChunkKind::kShared);
   }

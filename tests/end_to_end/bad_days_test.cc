@@ -56,7 +56,7 @@ TEST_F(BadDays, DaemonThatIsKilledAndCannotBeStartedAgain_EndsTheRunWithWhatItWa
   const int code = run_.WaitForEnd(kSeconds);
   EXPECT_GT(code, 0);
   EXPECT_THAT(run_.Words(), HasSubstr("the daemon at "));
-  EXPECT_THAT(run_.Words(), HasSubstr("ended, and none took its place"));
+  EXPECT_THAT(run_.Words(), HasSubstr("ended, and no other daemon took its place"));
   ExpectNothingIsLeft();
 }
 

@@ -138,7 +138,7 @@ def test_state_in_bf16_follows_fp32_and_goes_on_to_the_bit_and_in_no_other_type(
     ours.losses.clear()
     twins.run((ours, again), one_batch, steps=3)
     assert again.losses == ours.losses
-    with pytest.raises(errors.FailedPrecondition, match="state in bf16, and this run keeps it in fp32"):
+    with pytest.raises(errors.FailedPrecondition, match="state in bf16; this run uses fp32"):
         geminid.torch.load(another().model, tmp_path)
     with pytest.raises(errors.InvalidArgument, match="state_dtype is 'fp8'; it must be 'fp32' or 'bf16'"):
         another(state_dtype="fp8")

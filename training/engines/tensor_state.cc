@@ -200,7 +200,7 @@ absl::StatusOr<std::vector<TensorState::Elements>> TensorState::Here(ParameterId
   if (found == count) return here;
   return absl::InvalidArgumentError(absl::StrCat(
       "elements ", offset, " to ", offset + count, " of '", specs_[static_cast<size_t>(id)].name,
-      "' are not all in this rank's shard; ShardOf says what is"));
+      "' are not all in this rank's shard; ShardOf returns the shard"));
 }
 
 absl::Status TensorState::ReadShard(ParameterId id, StateKind kind, uint64_t offset,

@@ -73,7 +73,7 @@ absl::Status CudaArena::Import(const base::UniqueFd& slab, uint64_t offset, uint
                       "cuMemImportFromShareableHandle");
   if (!imported.ok() && !context_->lost()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a slab that is no memory of this GPU: ", imported.message()));
+        absl::StrCat("the slab is not memory of this GPU: ", imported.message()));
   }
   GEMINID_RETURN_IF_ERROR(imported);
   const absl::Status mapped = Map(handle, base_ + offset, bytes);

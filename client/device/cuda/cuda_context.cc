@@ -53,11 +53,11 @@ absl::StatusOr<CUdevice> FindDevice(const DriverApi& api, const std::string& uui
     GEMINID_RETURN_IF_ERROR(ToStatus(api, api.device_get_uuid(&found, device), "cuDeviceGetUuid"));
     if (uuid.empty() || DigitsOf(found) == DigitsOf(uuid)) return device;
   }
-  return absl::NotFoundError(
-      absl::StrCat("this process sees ", count, " GPU(s), and ", uuid,
-                   " is none of them; see CUDA_VISIBLE_DEVICES and nvidia-smi -L. If it is an "
-                   "instance of a divided GPU, start the process with CUDA_VISIBLE_DEVICES=MIG-",
-                   std::string(WithoutPrefix(uuid)), ": it sees no other then"));
+  return absl::NotFoundError(absl::StrCat(
+      "this process sees ", count, " GPU(s), and ", uuid,
+      " is none of them; see CUDA_VISIBLE_DEVICES and nvidia-smi -L. If it is a MIG instance, "
+      "start the process with CUDA_VISIBLE_DEVICES=MIG-",
+      std::string(WithoutPrefix(uuid)), ": the process then sees that instance alone"));
 }
 
 absl::Status CheckAbilities(const DriverApi& api, CUdevice device) {

@@ -19,7 +19,7 @@ namespace {
 
 absl::Status NoViews() {
   return absl::UnimplementedError(
-      "parts of a GPU's arena cannot be had at other addresses yet; do without stable addresses");
+      "a GPU's arena does not support views at stable addresses yet; make no stable addresses");
 }
 
 class CudaDevice final : public Device {

@@ -65,9 +65,9 @@ void CudaOps::Copy(Stream& stream, std::byte* to, const std::byte* from, uint64_
 
 absl::Status CudaOps::Synchronize(Stream& stream, absl::Duration timeout) {
   if (!stream.Record()->WaitFor(timeout)) {
-    return absl::DeadlineExceededError(absl::StrCat("the GPU has not done what was queued within ",
-                                                    absl::FormatDuration(timeout),
-                                                    "; see whether it still answers (nvidia-smi)"));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "the GPU did not finish its queued work within ", absl::FormatDuration(timeout),
+        "; see whether the GPU still answers (nvidia-smi)"));
   }
   return status();
 }

@@ -41,7 +41,8 @@ absl::Status HostRegistry::Add(std::span<std::byte> memory) {
       next != pieces_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > begin;
   if (memory.empty() || overlaps_next || overlaps_previous) {
     return absl::InvalidArgumentError(absl::StrCat(
-        memory.size(), " bytes of host memory: none, or registered with the device already"));
+        memory.size(),
+        " bytes of host memory cannot be registered: the memory is empty, or registered already"));
   }
   for (uint64_t at = 0; at < memory.size(); at += piece_bytes_) {
     pieces_[begin + at].bytes = std::min(piece_bytes_, memory.size() - at);

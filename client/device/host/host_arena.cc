@@ -92,7 +92,7 @@ absl::Status HostArena::MapView(uint64_t at, uint64_t offset, uint64_t bytes) {
   }
   if (offset >= end) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("a view of the arena at ", offset, ", where there is no slab"));
+      absl::StrCat("a view of the arena at ", offset, " has no slab there"));
 }
 
 absl::Status HostArena::FillView(uint64_t at, uint64_t bytes) {

@@ -72,7 +72,8 @@ class HostDevice final : public Device {
     const auto number = reinterpret_cast<uintptr_t>(handle.value);
     if (number == 0 || number >= base::kPageBytes) return static_cast<Stream*>(handle.value);
     return absl::InvalidArgumentError(absl::StrCat(
-        "stream ", number, " is none of a host device; give 0, the calling thread, or a stream of ",
+        "stream ", number,
+        " is not a stream of a host device; give 0, the calling thread, or a stream of ",
         "Session::MakeStream"));
   }
   std::shared_ptr<Gate> MakeGate() override { return std::make_shared<HostGate>(); }

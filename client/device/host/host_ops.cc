@@ -175,8 +175,8 @@ absl::Status HostOps::status() const {
 absl::Status HostOps::Synchronize(Stream& stream, absl::Duration timeout) {
   if (!stream.Record()->WaitFor(timeout)) {
     return absl::DeadlineExceededError(
-        absl::StrCat("the device has not done what was queued within ",
-                     absl::FormatDuration(timeout), "; see whether it still answers"));
+        absl::StrCat("the device did not finish its queued work within ",
+                     absl::FormatDuration(timeout), "; see whether the device still answers"));
   }
   return status();
 }

@@ -65,10 +65,9 @@ bool GradientBook::WeightIsThere(uint32_t tensor) const {
 absl::Status GradientBook::CheckWeight(uint32_t tensor) const {
   const Tensor& one = tensors_[tensor];
   if (WeightIsThere(tensor)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("parameter '", one.name,
-                   "' is used after its gradient took the place of its weight; set "
-                   "Parameter::separate_gradient"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "parameter '", one.name,
+      "' is used after its gradient replaced its weight; set Parameter::separate_gradient"));
 }
 
 absl::Status GradientBook::CheckGradient(uint32_t tensor) const {
@@ -81,9 +80,9 @@ absl::Status GradientBook::CheckGradient(uint32_t tensor) const {
   const bool all = !IsSeparate(one.chunk) && written_[tensor] >= one.uses;
   if (!chunk.reduced && !all) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "parameter '", one.name, "' is given a gradient for the ", written_[tensor] + 1,
-      chunk.reduced ? ". time, after that of its chunk was complete" : ". time",
-      "; say with Parameter::backward_uses how often it is given one, 0 for any number"));
+      "parameter '", one.name, "' is given gradient number ", written_[tensor] + 1,
+      chunk.reduced ? " after the gradient of its chunk was complete" : "",
+      "; set Parameter::backward_uses to the number of gradients in a backward pass, 0 for any"));
 }
 
 void GradientBook::Write(uint32_t tensor) {

@@ -18,9 +18,9 @@ std::string Describe(const Shortage& shortage) {
     absl::StrAppend(&text, FormatBytes(total - shortage.arena_bytes),
                     " more than the device arena of ", FormatBytes(shortage.arena_bytes));
   } else {
-    absl::StrAppend(&text, "and the ", FormatBytes(shortage.arena_bytes - total),
-                    " left of the device arena of ", FormatBytes(shortage.arena_bytes),
-                    " are in pieces");
+    absl::StrAppend(&text, "and the free ", FormatBytes(shortage.arena_bytes - total),
+                    " of the device arena of ", FormatBytes(shortage.arena_bytes),
+                    " are fragmented");
   }
   return text;
 }

@@ -343,7 +343,7 @@ void EngineImpl::SayWhatIsOnDisk(const StateStoreOptions& options) {
     const std::string some = there == 0 ? "none" : absl::StrCat(there, " of ", trained, " chunks");
     standing_.why_on_disk =
         absl::StrCat(some, " on disk, as the process before this one left it",
-                     is_auto ? "" : "; all were asked for, which a run that begins anew has");
+                     is_auto ? "" : "; only a run that begins anew can move all of them to disk");
   }
 }
 

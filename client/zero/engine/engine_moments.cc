@@ -260,13 +260,12 @@ absl::Status EngineImpl::CheckAddGradient(ParameterId id, std::span<const std::b
   const uint32_t tensor = static_cast<uint32_t>(id);
   const uint64_t elements = setup_.elements[tensor];
   if (!director_->in_micro_batch() || step_->has_norm()) {
-    return absl::FailedPreconditionError("AddGradient is for within a micro-batch");
+    return absl::FailedPreconditionError("AddGradient works only inside a micro-batch");
   }
   if (!IsTrained(type)) {
-    return absl::InvalidArgumentError(absl::StrCat("the gradient of '",
-                                                   setup_.parameters[tensor].name,
-                                                   "' is of a type that gradients do not have; "
-                                                   "give it in bf16 or fp32"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the gradient of '", setup_.parameters[tensor].name,
+                     "' has a type that gradients cannot have; give it in bf16 or fp32"));
   }
   if (gradient.size() != elements * SizeOf(type)) {
     return absl::InvalidArgumentError(
@@ -277,7 +276,7 @@ absl::Status EngineImpl::CheckAddGradient(ParameterId id, std::span<const std::b
   if (book_->IsSeparate(setup_.ChunkOf(id))) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the gradient of '", setup_.parameters[tensor].name,
-                   "' has no place of its own to be added in; set "
+                   "' has no memory of its own to add to; set "
                    "Parameter::separate_gradient, or backward_uses to 0"));
 }
 

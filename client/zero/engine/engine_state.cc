@@ -21,16 +21,16 @@ absl::Status EngineImpl::CheckNotStarted(const char* call) {
 
 absl::Status EngineImpl::CheckNew(const char* call) {
   if (!standing_.resumed.has_value()) return CheckNotStarted(call);
-  return absl::FailedPreconditionError(
-      absl::StrCat(call, " would overwrite what this engine goes on from, step ",
-                   standing_.resumed->step, " of its predecessor (Engine::resumed); leave it out"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      call, " would overwrite the state that this engine resumed from, step ",
+      standing_.resumed->step, " of the process before (Engine::resumed); leave the call out"));
 }
 
 absl::Status EngineImpl::CheckBetweenSteps(const char* call) {
   GEMINID_RETURN_IF_ERROR(Health());
   if (MicroBatchesBegun() == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(call, " is for between steps: after Step, before BeginMicroBatch"));
+      absl::StrCat(call, " works only between steps: after Step, before BeginMicroBatch"));
 }
 
 // Waits for updates and for a snapshot in progress, which also reads the state.
@@ -87,7 +87,8 @@ absl::StatusOr<ActivationStore*> MakeActivationStore(Engine* engine,
                                                      const ActivationStoreOptions& options) {
   auto* const made_here = dynamic_cast<EngineImpl*>(engine);
   if (made_here != nullptr) return made_here->MakeActivationStore(options);
-  return absl::InvalidArgumentError("MakeActivationStore: the engine is none of Engine::Create");
+  return absl::InvalidArgumentError(
+      "MakeActivationStore: the engine was not made by Engine::Create");
 }
 
 absl::StatusOr<std::vector<ChunkId>> EngineImpl::MakePlaces(const absl::Status& mine,
@@ -97,8 +98,8 @@ absl::StatusOr<std::vector<ChunkId>> EngineImpl::MakePlaces(const absl::Status& 
   GEMINID_RETURN_IF_ERROR(Fail(links_->agreement().Worst(&failed)));
   GEMINID_RETURN_IF_ERROR(mine);
   if (failed[0] > 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rank ", failed[0] - 1, " has no memory for its activations, it says why"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "rank ", failed[0] - 1, " has no memory for its activations; its own error says why"));
   }
   GEMINID_ASSIGN_OR_RETURN(
       std::vector<ChunkId> made,
@@ -171,9 +172,9 @@ absl::Status EngineImpl::AgreeOnFill(const char* call, const absl::Status& fille
       absl::StrCat("the parameters have no values: ", call, " failed on rank ", **first,
                    "; call it again on all ranks, or load a checkpoint"));
   if (!filled.ok()) return filled;
-  return absl::AbortedError(absl::StrCat(
-      call, ": the values of rank ", **first,
-      " could not be had, it says why; call it again on all ranks, load a checkpoint, or end"));
+  return absl::AbortedError(absl::StrCat(call, ": the values of rank ", **first,
+                                         " are missing, and that rank's error says why; call it "
+                                         "again on all ranks, load a checkpoint, or end"));
 }
 
 void EngineImpl::Invalidate(std::string why) {
@@ -186,7 +187,7 @@ absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(setup_.CheckId(id));
   if (director_->in_micro_batch() || step_->has_norm()) {
-    return absl::FailedPreconditionError("ReadParameter is for between steps");
+    return absl::FailedPreconditionError("ReadParameter works only between steps");
   }
   GEMINID_RETURN_IF_ERROR(Fail(updater_->WaitIdle(setup_.options.timeout)));
   absl::StatusOr<std::vector<float>> values = state_->ReadParameter(id);
@@ -224,7 +225,7 @@ absl::Status EngineImpl::CheckGradientCall(const char* call, ParameterId id) {
   const Parameter& parameter = setup_.parameters[static_cast<uint32_t>(id)];
   if (!step_->has_norm()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(call, " is for between GradientNorm and Step"));
+        absl::StrCat(call, " works only between GradientNorm and Step"));
   }
   if (parameter.trainable && !setup_.updates_in_backward()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(

@@ -24,8 +24,8 @@ absl::Status EngineImpl::CheckMicroBatches(const char* call) const {
   if (!setup_.sums_gradients() || MicroBatchesBegun() == all) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       call, " after ", MicroBatchesBegun(), " micro-batches of ", all,
-      ": in ZeRO's stage 1 the last of them reduces the gradients of all; run the others, give the "
-      "step up with CancelMicroBatch, or use stage 2 for steps that end early"));
+      ": ZeRO stage 1 reduces all gradients in the last of them; run the others, cancel the step "
+      "with CancelMicroBatch, or use stage 2 for steps that end early"));
 }
 
 absl::Status EngineImpl::BeginStep(const StepInput& input) {
@@ -52,14 +52,14 @@ absl::Status EngineImpl::BeginMicroBatch() {
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("BeginMicroBatch"));
   if (setup_.updates_in_backward() && !step_->has_begun()) {
     return absl::FailedPreconditionError(
-        "parameters are updated in the backward pass: say with BeginStep what with, before "
+        "parameters are updated in the backward pass: call BeginStep with the step's input before "
         "BeginMicroBatch");
   }
   const bool exactly = setup_.options.accumulate == 1 || setup_.sums_gradients();
   if (step_->has_norm() || (exactly && MicroBatchesBegun() == setup_.MicroBatchesOfStep())) {
     return absl::FailedPreconditionError(
-        "the step's micro-batches are done; call Step, or say with Options::accumulate that a step "
-        "has several");
+        "the step's micro-batches are done; call Step, or set Options::accumulate to the "
+        "micro-batches of a step");
   }
   absl::Status status;
   if (director_->in_micro_batch()) status = EndMicroBatch(/*step_ends=*/false);
@@ -114,10 +114,10 @@ absl::Status EngineImpl::CancelMicroBatch() {
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("CancelMicroBatch"));
   if (MicroBatchesBegun() == 0) return absl::OkStatus();
   if (setup_.updates_in_backward() && book_->reduced() > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the step cannot be given up: of ", book_->reduced(), " of ", setup_.layout.chunks.size(),
-        " chunks the parameters are updated; complete it, or go "
-        "on from a checkpoint"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the step cannot be cancelled: the parameters of ", book_->reduced(), " of ",
+                     setup_.layout.chunks.size(),
+                     " chunks are updated; complete the step, or go on from a checkpoint"));
   }
   absl::Status status = SynchronizeStreams();
   plans_->EndMoment();

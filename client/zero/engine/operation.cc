@@ -35,8 +35,8 @@ const std::byte* Operation::Weight(ParameterId id) const {
 absl::Status Operation::CopyWeight(ParameterId id, std::byte* to) const {
   if (Weight(id) != nullptr) return (*state_->engine)->CopyWeight(id, to, state_->stream);
   return absl::InvalidArgumentError(
-      "CopyWeight of a parameter whose weight the operation does not have: it does not use it, has "
-      "finished, or the gradient is in its place");
+      "CopyWeight: the operation has no weight of the parameter: the operation does not use it or "
+      "has finished, or the gradient replaced the weight");
 }
 
 std::byte* Operation::Gradient(ParameterId id) {
@@ -62,7 +62,8 @@ absl::Status Operation::GradientWritten(ParameterId id) {
   }
   if (std::ranges::find(state_->written, id) != state_->written.end()) {
     return absl::FailedPreconditionError(
-        "GradientWritten twice for one parameter of an operation; once says that all is written");
+        "GradientWritten twice for one parameter of an operation; call it once, after all of the "
+        "gradient is written");
   }
   absl::Status status = (*state_->engine)->GradientWritten(id);
   if (status.ok()) state_->written.push_back(id);

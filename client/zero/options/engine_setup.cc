@@ -120,8 +120,8 @@ absl::Status EngineSetup::Check() const {
   }
   if (options.resume && !IsOfRun(*session)) {
     return absl::InvalidArgumentError(
-        "resume needs a session with a run, which tells it from other runs; connect with "
-        "ConnectOptions::run, or leave resume out");
+        "resume needs a session with the name of a run; connect with ConnectOptions::run, or leave "
+        "resume out");
   }
   GEMINID_RETURN_IF_ERROR(CheckNotFinite());
   GEMINID_RETURN_IF_ERROR(CheckStage());
@@ -228,11 +228,12 @@ absl::Status EngineSetup::CheckAllRanks() const {
   if (options.all_ranks == nullptr && options.model.empty()) return absl::OkStatus();
   if (options.all_ranks == nullptr) {
     return absl::InvalidArgumentError(
-        "Options::model is of ranks with different parts of a model; give Options::all_ranks, too");
+        "Options::model describes a model whose parts are on different ranks; give "
+        "Options::all_ranks, too");
   }
   const char* why = nullptr;
   if (NeedsSums(options.optimizer) && options.model.empty()) {
-    why = "the optimizer keeps numbers for each tensor; say with Options::model which there are";
+    why = "the optimizer has numbers for each tensor; list the tensors in Options::model";
   }
   for (const Parameter& parameter : parameters) {
     if (!parameter.update_without_gradient) why = "some parameters may be left out of a step";
@@ -299,7 +300,7 @@ absl::Status EngineSetup::CheckParameter(const Parameter& parameter) const {
 absl::Status EngineSetup::CheckMatrix(const Parameter& parameter) const {
   const char* why = nullptr;
   if (parameter.shape.size() < 2) why = "has fewer than two dimensions";
-  if (parameter.pieces.has_value()) why = "is a part of a tensor that is cut (Parameter::pieces)";
+  if (parameter.pieces.has_value()) why = "is a shard of a tensor (Parameter::pieces)";
   if (why == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("parameter '", parameter.name, "' ", why,
@@ -334,7 +335,7 @@ absl::Status EngineSetup::CheckStep(const Engine::StepInput& input) const {
         "leave gradient_scale 1, or take UpdateTime::kAfterStep");
   }
   if (input.gradient_norm.value_or(0) < 0) {
-    return absl::InvalidArgumentError("a gradient's norm is not negative");
+    return absl::InvalidArgumentError("the gradient's norm must not be negative");
   }
   if (!(input.clip_norm.value_or(0) >= 0)) {
     return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");

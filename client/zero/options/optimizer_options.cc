@@ -186,12 +186,12 @@ absl::Status CheckStateType(const Optimizer& optimizer, DataType type) {
     return absl::InvalidArgumentError(
         absl::StrCat("Options::state_type is ",
                      name == nullptr ? absl::StrCat(static_cast<int>(type)) : std::string(name),
-                     "; the optimizer's state is kept in fp32 or bf16"));
+                     "; the optimizer's state must be fp32 or bf16"));
   }
   if (kernels::StateArrays(ToKernel(optimizer)) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("Options::state_type is bf16, but ", Name(optimizer),
-                   " with these options keeps no array of state; leave the type fp32"));
+                   " with these options has no state; leave the type fp32"));
 }
 
 bool NeedsSums(const Optimizer& optimizer) { return kernels::NeedsSums(ToKernel(optimizer).kind); }
@@ -203,7 +203,7 @@ absl::Status CheckOptimizer(const Optimizer& optimizer) {
   return absl::InvalidArgumentError(absl::StrCat(
       "a hyperparameter of ", Name(optimizer),
       " is out of its range: betas, momentum and decays are from 0 to below 1, epsilons positive "
-      "where they keep 0 / 0 out, all finite; geminid/optimizer.h says the rest"));
+      "where they prevent 0 / 0, all finite; see geminid/optimizer.h"));
 }
 
 }  // namespace geminid::zero

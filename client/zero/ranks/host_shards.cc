@@ -19,19 +19,21 @@ absl::Status CheckHosts(collectives::Communicator& all, int ranks_here, int rank
   const int least = ends[0];
   const int most = -ends[1];
   if (least != most) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "weights are sharded within hosts of as many ranks each, and these have ", least, " to ",
-        most, " ranks; start as many on each, or leave Options::host_ranks out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sharding weights within hosts needs the same number of ranks on each host, "
+                     "and these have ",
+                     least, " to ", most,
+                     "; start as many ranks on each host, or leave Options::host_ranks out"));
   }
   if (hosts[0] * least != all.WorldSize()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "Options::host_ranks are ", hosts[0], " groups of ", least, " of the engine's ",
-        all.WorldSize(), " ranks; each rank is to be in one of them"));
+        all.WorldSize(), " ranks; each rank must be in one of them"));
   }
   if (hosts[0] > 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "Options::host_ranks are all ranks of the engine, and on one host there is nothing to spare; "
-      "leave them out");
+      "Options::host_ranks are all ranks of the engine, and one host has no traffic between hosts "
+      "to save; leave them out");
 }
 
 }  // namespace
@@ -71,10 +73,11 @@ absl::Status HostShards::Allocate(Session* session, const Layout& layout) {
   }
   absl::StatusOr<std::vector<ChunkHandle>> handles = session->Allocate(specs);
   if (absl::IsResourceExhausted(handles.status())) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "weights sharded within the host take ", base::FormatBytes(bytes),
-        " of host memory of each of its ", ranks,
-        " ranks; give it more, or leave them out: ", std::string(handles.status().message())));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("weights sharded within the host take ", base::FormatBytes(bytes),
+                     " of host memory of each of its ", ranks,
+                     " ranks; give the ranks more, or leave Options::host_ranks out: ",
+                     std::string(handles.status().message())));
   }
   if (!handles.ok()) return handles.status();
   session_ = session;

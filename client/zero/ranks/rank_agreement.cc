@@ -68,9 +68,8 @@ absl::Status RankAgreement::NameDifference(const char* what, const AgreedFields&
     const char* text = reinterpret_cast<const char*>(&all[rank * own.size()]);
     absl::StrAppend(&who, rank == 0 ? "" : ", ", "rank ", rank, " has ", text);
   }
-  return absl::InvalidArgumentError(absl::StrCat(what,
-                                                 " was not given the same on all ranks: ", who,
-                                                 "; give each of them what the others are given"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " differs between ranks: ", who, "; give all ranks the same"));
 }
 
 absl::Status RankAgreement::CheckSameOperators(const std::vector<TraceMoment>& moments) {

@@ -151,7 +151,8 @@ absl::Status RankLinks::CheckCounted(std::vector<int64_t> counted) const {
     if (!tensor.trainable || counted[t] == elements) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "of the ", elements, " elements of '", tensor.name, "' all ranks together count ",
-        counted[t], "; say with Parameter::pieces and Parameter::counts which rank counts which"));
+        counted[t],
+        "; say with Parameter::pieces and Parameter::counts which elements each rank counts"));
   }
   return absl::OkStatus();
 }

@@ -226,10 +226,9 @@ absl::Status Mover::Await(Lock* lock, const std::function<bool()>& ready, const 
       seen = changes_.count;
       deadline = base::Deadline::In(timeout());
     } else if (deadline.Passed() && status_.ok() && !ready()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("nothing has happened for ", absl::FormatDuration(timeout()),
-                       " while this rank waited for ", what, " (",
-                       shm::Name(static_cast<shm::StallCause>(stalled_by)), "); ", WhereToLook()));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "no progress for ", absl::FormatDuration(timeout()), " while this rank waited for ", what,
+          " (", shm::Name(static_cast<shm::StallCause>(stalled_by)), "); ", WhereToLook()));
     }
   }
   return status_;
@@ -255,14 +254,14 @@ absl::Status Mover::WaitIdle() {
   Lock lock(mutex_);
   return Await(
       &lock, [this] { return queue_.Idle() && gradients_.NoneOnItsWay(); },
-      "gathers and reductions under way", [] { return StallCause::kReduce; });
+      "gathers and reductions in progress", [] { return StallCause::kReduce; });
 }
 
 absl::Status Mover::WaitClear(uint64_t begin, uint64_t end) {
   Lock lock(mutex_);
   return Await(
       &lock, [&] { return queue_.Clear(begin, end); },
-      absl::StrCat("chunks to leave bytes ", begin, " to ", end, " of the arena"),
+      absl::StrCat("the eviction of chunks from bytes ", begin, " to ", end, " of the arena"),
       [] { return StallCause::kSpace; });
 }
 

@@ -169,7 +169,7 @@ void Mover::Rest(Lock* lock) {
   if (changes_.signal.wait_until(*lock, deadline.time()) == std::cv_status::no_timeout) return;
   if (!stays_.AnyGate()) return;
   status_.Update(absl::DeadlineExceededError(
-      absl::StrCat("nothing has happened for ", absl::FormatDuration(timeout()),
+      absl::StrCat("no progress for ", absl::FormatDuration(timeout()),
                    " while a stream of this rank waited for ", context_.names(stays_.FirstGate()),
                    "; ", WhereToLook())));
   OpenGates();

@@ -144,8 +144,9 @@ absl::Status DiskState::FlushWindow() {
   const uint64_t most = options_.disk.endurance_bytes;
   if (most > 0 && written_bytes() + map_.bytes(granule.extent) > most) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "state that was set cannot go to disk: ", base::FormatBytes(written_bytes()), " of ",
-        base::FormatBytes(most), " of StateDisk::endurance_bytes are written; give more"));
+        "the state that was set cannot be written to disk: ", base::FormatBytes(written_bytes()),
+        " of ", base::FormatBytes(most),
+        " of StateDisk::endurance_bytes are written; raise endurance_bytes"));
   }
   const uint32_t sets = (sets_[granule.extent].load() & ~kWritten) + 1;
   GEMINID_RETURN_IF_ERROR(window_.io->Finish(window_.io->StartWrite(

@@ -28,8 +28,8 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   }
   // One version word for each granule, and one for the tensor state.
   if (layout.granules >= shm::kMaxChunks) {
-    return absl::InvalidArgumentError(absl::StrCat("the model is cut into ", layout.granules,
-                                                   " pieces, more than the ", shm::kMaxChunks,
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", layout.granules,
+                                                   " granules, more than the ", shm::kMaxChunks,
                                                    " a session can track; use larger chunks"));
   }
   GEMINID_ASSIGN_OR_RETURN(store->compute_,

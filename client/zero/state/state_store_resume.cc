@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kNotesName[] = "step notes";
 constexpr char kFreesState[] =
-    "; give what it was given, or create the engine without resume, which frees that state";
+    "; give the same as that process, or create the engine without resume, which frees that state";
 
 }  // namespace
 
@@ -130,7 +130,7 @@ absl::Status StateStore::ObtainNotes() {
   if (left_.claimed) {
     GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(specs));
     if (!ids.has_value())
-      left_.status = absl::DataLossError("what its steps updated with is not there");
+      left_.status = absl::DataLossError("the record of its steps' hyperparameters is missing");
     GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
     CrashPoint("state claimed");
   }
@@ -151,7 +151,7 @@ absl::Status StateStore::NoteWhatIsLeft(absl::Status found) {
 
 absl::Status StateStore::TakeUp() {
   if (commit_->header.resumable.load() != 1 || shm::NewestRecord(*commit_) == nullptr) {
-    return absl::NotFoundError("no step was committed to the state that is there");
+    return absl::NotFoundError("the retained state has no committed step");
   }
   std::vector<bool> used(extents_.size(), false);
   std::vector<ChunkSpec> specs;
@@ -182,7 +182,7 @@ absl::Status StateStore::FindSpares(const std::vector<bool>& used) {
   for (const ExtentSlots& spare :
        AddSpares(layout_, options_, options_.has_homes(), "spare", &specs)) {
     const std::optional<uint32_t> extent = UnusedExtent(spare.form, used);
-    if (!extent.has_value()) return absl::DataLossError("no extent is spare");
+    if (!extent.has_value()) return absl::DataLossError("there is no spare extent");
     spare_[SpareOf(tier, spare.form)] = *extent;
   }
   return absl::OkStatus();
@@ -245,7 +245,7 @@ absl::Status StateStore::CopyAllHome() {
 absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t granule,
                                              std::vector<bool>* used) {
   const std::optional<uint32_t> place = UnusedExtent(spare.form, *used);
-  if (!place.has_value()) return absl::DataLossError("no extent is spare");
+  if (!place.has_value()) return absl::DataLossError("there is no spare extent");
   Session& session = chunks_.session();
   const uint32_t to = *place;
   const Extent source = MakeExtent(spare, left_.device_spare, kDevice);
@@ -259,7 +259,7 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
     if (from == kNoChunk) continue;
     const ChunkId contents = chunks_.ContentsOf(from);
     if (contents == kNoChunk) {
-      return absl::DataLossError("the state in the device's spare is not there");
+      return absl::DataLossError("the state in the device's spare extent is missing");
     }
     if (contents == from) {
       GEMINID_RETURN_IF_ERROR(CopyHome(from, home));

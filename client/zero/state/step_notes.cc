@@ -84,7 +84,7 @@ absl::Status StepNotes::Decode(uint64_t epoch, size_t tensors, std::vector<std::
   if (header->epoch != epoch || header->tensors != tensors ||
       crc32c != shm::Crc32c(slot.data(), slot.size())) {
     return absl::DataLossError(
-        absl::StrCat("what the step of epoch ", epoch, " updates with was never noted"));
+        absl::StrCat("the hyperparameters of the step of epoch ", epoch, " were never recorded"));
   }
   note->scalars = {.step = header->step,
                    .learning_rate = header->learning_rate,

@@ -75,7 +75,7 @@ absl::Status GradientStep::CheckBegun(const Input& input) const {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "Step must be given what BeginStep was given: the parameters are updated already");
+      "Step must get the same input as BeginStep: the parameters are updated already");
 }
 
 absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {

@@ -135,8 +135,8 @@ absl::StatusOr<Plan> StepPlans::RequestPlan(const Trace& trace, bool weights_cha
   // If a chunk's place is in another one's way, the planner may move the chunk in between.
   if (stays && plan.ok() && !KeepsWhatStays(*plan, setup_.staying_weights())) {
     return absl::ResourceExhaustedError(
-        "weights that stay from one update to the next find no lasting places on the device beside "
-        "what comes and goes; use ZeRO's stage 3, or more device memory");
+        "the device has no room for weights that stay from one update to the next beside the "
+        "chunks that are loaded and evicted; use ZeRO stage 3, or more device memory");
   }
   return plan;
 }
@@ -227,10 +227,10 @@ absl::Status StepPlans::MakePlanFromRecording() {
   const bool none = absl::IsResourceExhausted(plan.status()) || moves_kept;
   std::string why;
   if (none) {
-    why = absl::StrCat("no plan: chunks are fetched when they are needed, none ahead. ",
-                       moves_kept ? "Places are so short that one would move weights which "
-                                    "operators hold"
-                                  : std::string(plan.status().message()));
+    why = absl::StrCat(
+        "no plan: chunks are fetched on demand, without prefetch. ",
+        moves_kept ? "The arena is so full that a plan would move weights that operators use"
+                   : std::string(plan.status().message()));
   }
   tally_.SetWhyNone(std::move(why));
   if (none && setup_.options.placement != Placement::kDevice) {

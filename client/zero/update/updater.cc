@@ -106,7 +106,7 @@ absl::Status Updater::Await(std::unique_lock<std::mutex>* lock, absl::Duration t
                      [&] { return updated_ != before || ready() || !status_.ok(); });
     if (updated_ != before || ready() || !status_.ok()) continue;
     const std::string what = queue_.empty() ? "" : absl::StrCat(" of chunk ", queue_.front().chunk);
-    return absl::DeadlineExceededError(absl::StrCat("the update", what, " has not gone on within ",
+    return absl::DeadlineExceededError(absl::StrCat("the update", what, " made no progress within ",
                                                     absl::FormatDuration(timeout)));
   }
   return status_;

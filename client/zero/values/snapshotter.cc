@@ -124,10 +124,9 @@ absl::Status Snapshotter::Wait(absl::Duration timeout) {
     const bool moved = changed_.wait_until(lock, deadline.time(),
                                            [&] { return !running_ || handed_out_ != before; });
     if (!moved) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("the snapshot has handed out nothing for ", absl::FormatDuration(timeout),
-                       ", after ", before, " parts: its sink does not answer, or the update of ",
-                       "what comes next does not end"));
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the snapshot made no progress for ", absl::FormatDuration(timeout), ", after ", before,
+          " parts: its sink does not return, or the update of ", "the next part does not end"));
     }
   }
   return status_;

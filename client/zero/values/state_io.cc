@@ -61,8 +61,8 @@ absl::Status StateIo::CheckValues(ParameterId id, uint64_t offset,
   const std::optional<size_t> unfit = FirstUnfit(type, values);
   if (!unfit.has_value()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "element ", offset + *unfit, " of '", parameter.name, "' is given the value ",
-      values[*unfit], ", which ", Name(type), " does not have; give whole numbers of its range"));
+      "element ", offset + *unfit, " of '", parameter.name, "' is given the value ", values[*unfit],
+      ", which ", Name(type), " cannot represent; give whole numbers of its range"));
 }
 
 absl::StatusOr<std::vector<ShardPart>> StateIo::PiecesOf(ParameterId id, uint64_t offset,
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<ShardPart>> StateIo::PiecesOf(ParameterId id, uint64_
   return absl::InvalidArgumentError(
       absl::StrCat("elements ", offset, " to ", offset + elements, " of '",
                    setup_.parameters[static_cast<uint32_t>(id)].name,
-                   "' are not all in this rank's shard; ShardOf says what is"));
+                   "' are not all in this rank's shard; ShardOf returns the shard"));
 }
 
 absl::Status StateIo::Read(const Pieces& pieces, StateKind kind, uint64_t offset,

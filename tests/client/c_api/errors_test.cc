@@ -49,7 +49,7 @@ TEST_F(ErrorsTest, HandleUsedAfterItWasFreed_IsRefused) {
   geminid_engine* const copy = engine_;
   geminid_engine_free(&engine_);
   EXPECT_EQ(geminid_engine_begin_micro_batch(copy, error_), GEMINID_INVALID_ARGUMENT);
-  EXPECT_THAT(Message(), HasSubstr("no engine, or one that was freed"));
+  EXPECT_THAT(Message(), HasSubstr("is not a valid engine, or the engine was freed"));
 }
 
 TEST_F(ErrorsTest, HandleOfAnotherKind_IsRefused) {
@@ -94,7 +94,7 @@ TEST_F(ErrorsTest, CallRefused_IsNotFinal) {
   const uint32_t unknown = 2;
   EXPECT_EQ(geminid_engine_use(engine_, GEMINID_FORWARD, &unknown, 1, 0, &operation, error_),
             GEMINID_INVALID_ARGUMENT);
-  EXPECT_THAT(Message(), HasSubstr("parameter 2 is none of the engine's 2"));
+  EXPECT_THAT(Message(), HasSubstr("parameter 2 does not exist; the engine has 2"));
   EXPECT_FALSE(IsFinal());
   EXPECT_EQ(AddGradient(kA, 1), GEMINID_FAILED_PRECONDITION) << "no micro-batch has begun";
   EXPECT_FALSE(IsFinal());
@@ -119,7 +119,7 @@ TEST_F(ErrorsTest, ResumeInASessionThatCannot_IsRefused) {
   geminid_engine_options options = EngineOptions(nullptr);
   options.resume = 1;
   EXPECT_EQ(Create(options, Parameters()), GEMINID_INVALID_ARGUMENT);
-  EXPECT_THAT(Message(), HasSubstr("resume needs a session with a run"));
+  EXPECT_THAT(Message(), HasSubstr("resume needs a session with the name of a run"));
 }
 
 TEST_F(ErrorsTest, EngineThatFailed_SaysSoFromThenOn) {

@@ -64,7 +64,8 @@ TEST_P(Safetensors_Decode, BadHeader_IsRefusedWithTheReason) {
 INSTANTIATE_TEST_SUITE_P(
     All, Safetensors_Decode,
     ::testing::Values(
-        BadHeader{"no JSON", "{\"a\": ", "line 1"}, BadHeader{"no object", "[1]", "no JSON object"},
+        BadHeader{"no JSON", "{\"a\": ", "line 1"},
+        BadHeader{"no object", "[1]", "not a JSON object"},
         BadHeader{"no tensor", R"({"a": 3})", "tensor 'a' has no dtype"},
         BadHeader{"no name", R"({"a":{"dtype":8,"shape":[4],"data_offsets":[0,16]}})", "no dtype"},
         BadHeader{"size", R"({"a":{"dtype":"I64","shape":[4],"data_offsets":[0,16]}})", "shape"},
@@ -86,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
                   R"("b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
                   "'b' begins at byte 8"},
         BadHeader{"too short", R"({"a":{"dtype":"F32","shape":[5],"data_offsets":[0,20]}})",
-                  "cut short"},
+                  "truncated"},
         BadHeader{"too long", R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})",
                   "describes"}));
 

@@ -88,14 +88,14 @@ TEST_F(SmallStateCheckpointTest, OneRankAfterTwoAndTwoAfterOne_HaveTheSameBits) 
 TEST_F(SmallStateCheckpointTest, StateOfAnotherType_IsRefusedWithBoth) {
   TrainAndSave({2});
   run_.options.state_type = DataType::kFloat32;
-  EXPECT_THAT(LoadError(), HasSubstr("has the optimizer's state in bf16, and this run keeps it in "
-                                     "fp32 (Options::state_type, --state-dtype): give bf16"));
+  EXPECT_THAT(LoadError(), HasSubstr("stores the optimizer's state in bf16; this run uses fp32 "
+                                     "(Options::state_type, --state-dtype). Give bf16"));
   EXPECT_EQ(ValuesError(), "") << "values alone have one type";
   fs::remove_all(folder_);
   TrainAndSave({2});
   run_.options.state_type = DataType::kBFloat16;
-  EXPECT_THAT(LoadError(), HasSubstr("has the optimizer's state in fp32, and this run keeps it in "
-                                     "bf16 (Options::state_type, --state-dtype): give fp32"));
+  EXPECT_THAT(LoadError(), HasSubstr("stores the optimizer's state in fp32; this run uses bf16 "
+                                     "(Options::state_type, --state-dtype). Give fp32"));
 }
 
 }  // namespace

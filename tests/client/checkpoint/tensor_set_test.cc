@@ -62,7 +62,7 @@ TEST_F(Tensors_OfAFolder, WhoseShardIsMissing_NamesIt) {
   WriteFile("a.safetensors", {"x"});
   WriteIndex(R"("x": "a.safetensors", "y": "b.safetensors")");
   EXPECT_EQ(Error().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(Words(), HasSubstr("names the file 'b.safetensors', which is not there"));
+  EXPECT_THAT(Words(), HasSubstr("names the file 'b.safetensors', which does not exist"));
 }
 
 TEST_F(Tensors_OfAFolder, WhoseIndexIsStale_NameTensorAndFile) {

@@ -27,7 +27,7 @@ TEST(DiskError, EveryError_NamesFileByteAndCall) {
 
 TEST(DiskError, FullDiskQuotaAndLargeFile_AreExhaustedAndSayWhatToDo) {
   EXPECT_TRUE(absl::IsResourceExhausted(Error(ENOSPC, "write")));
-  EXPECT_THAT(std::string(Error(ENOSPC, "write").message()), HasSubstr("make room"));
+  EXPECT_THAT(std::string(Error(ENOSPC, "write").message()), HasSubstr("free space"));
   EXPECT_TRUE(absl::IsResourceExhausted(Error(EDQUOT, "write")));
   EXPECT_THAT(std::string(Error(EDQUOT, "write").message()), HasSubstr("quota"));
   EXPECT_TRUE(absl::IsResourceExhausted(Error(EFBIG, "reserve")));

@@ -63,7 +63,7 @@ TEST_F(ExtentHeaderTest, AnotherOwner_IsRefused) {
 }
 
 TEST_F(ExtentHeaderTest, AnotherFile_IsRefused) {
-  EXPECT_THAT(WhyNot(kKey, 8), HasSubstr("of another file"));
+  EXPECT_THAT(WhyNot(kKey, 8), HasSubstr("belongs to another file"));
 }
 
 // One half is of the new write, and the other half of the one before.

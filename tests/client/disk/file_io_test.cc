@@ -162,7 +162,7 @@ TEST(MakeUringIo, ForkedChild_HasNoPartOfTheRing) {
 TEST(MakeFileIo, WithoutIoUring_TakesThreadsAndSaysWhy) {
   const auto io = MakeFileIo({.depth = 4, .uring = false});
   ASSERT_TRUE(io.ok());
-  EXPECT_EQ((*io)->how(), "4 threads, since io_uring was not wanted");
+  EXPECT_EQ((*io)->how(), "4 threads, since io_uring is switched off");
   EXPECT_EQ((*io)->depth(), 4u);
 }
 

@@ -218,7 +218,7 @@ TEST_F(StripedFilesTest, FileOfSomebodyElse_IsNotReplaced) {
   std::ofstream(PathIn("b")) << "precious";
   const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
   EXPECT_TRUE(absl::IsFailedPrecondition(files.status())) << files.status();
-  EXPECT_THAT(WhyNot(files), HasSubstr("no file of geminid's"));
+  EXPECT_THAT(WhyNot(files), HasSubstr("geminid did not create it"));
   EXPECT_EQ(std::filesystem::file_size(PathIn("b")), 8u);
   EXPECT_FALSE(std::filesystem::exists(PathIn("a"))) << "what was made before goes";
 }
@@ -291,7 +291,7 @@ TEST_F(StripedFilesTest, FoldersThatCannotBe_AreRefusedWithWhatToDo) {
   EXPECT_TRUE(absl::IsNotFound(StripedFiles::Create(spec_).status()));
   std::ofstream(folder_ / "file") << "text";
   spec_.folders = {folder_ / "file"};
-  EXPECT_THAT(WhyNot(StripedFiles::Create(spec_)), HasSubstr("is no folder"));
+  EXPECT_THAT(WhyNot(StripedFiles::Create(spec_)), HasSubstr("is not a folder"));
   spec_.folders = {folder_ / "a", folder_ / "b/../a"};
   EXPECT_THAT(WhyNot(StripedFiles::Create(spec_)), HasSubstr("named twice"));
 }

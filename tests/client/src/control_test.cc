@@ -180,7 +180,7 @@ TEST_F(ControlTest, CallOfASessionThatEndsWithItsDaemon_EndsToo) {
   server.reset();
   caller.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("none took its place"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no other daemon took its place"));
 }
 
 // A next daemon without the session is not an error of permission.

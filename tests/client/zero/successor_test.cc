@@ -392,7 +392,7 @@ TEST_F(SuccessorOnDiskTest, FileOnDiskThatIsNotKnownToBeGeminids_IsRefused) {
     close(fd);
   }
   EXPECT_THAT(Start("disk", true, {{}, {}}), ::testing::Contains(Ne(0)));
-  EXPECT_THAT(Words(), HasSubstr("no file of geminid's"));
+  EXPECT_THAT(Words(), HasSubstr("geminid did not create it"));
 }
 
 TEST_F(SuccessorOnDiskTest, SuccessorsThatHaveStateOnDiskOrNoLonger_AreRefusedAndLoseNothing) {

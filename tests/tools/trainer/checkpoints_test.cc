@@ -181,7 +181,7 @@ TEST_F(CheckpointsOfRuns, WithStateInBFloat16_AreResumedToTheBitAndInNoOtherType
   const CommandResult none = Run(with({"--optimizer", "sgd"}));
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.err, HasSubstr("--state-dtype bf16: "));
-  EXPECT_THAT(none.err, HasSubstr("sgd with these options keeps no array of state"));
+  EXPECT_THAT(none.err, HasSubstr("sgd with these options has no state"));
 }
 
 TEST_F(CheckpointsOfRuns, OfOtherTypes_AreLoadedAllTheSame) {

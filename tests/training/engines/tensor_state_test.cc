@@ -187,7 +187,7 @@ TEST(TensorState, OfElementsThatAreNotHere_RefusesThemAll) {
     std::vector<float> more(shard[0].elements + 1, -1.0F);
     const absl::Status status = state.WriteShard(id, StateKind::kMaster, shard[0].offset, more);
     EXPECT_TRUE(absl::IsInvalidArgument(status));
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("ShardOf says what is"));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("ShardOf returns the shard"));
     ASSERT_TRUE(
         state.ReadShard(id, StateKind::kMaster, shard[0].offset, std::span(more).first(1)).ok());
     EXPECT_EQ(more[0], ValueOf(2, shard[0].offset));

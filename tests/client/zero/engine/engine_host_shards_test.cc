@@ -233,9 +233,9 @@ TEST_F(EngineHostShardsTest, WeightsThatAreWritten_AreWhatIsGatheredNext) {
 
 TEST_F(EngineHostShardsTest, HostsThatCannotBe_AreRefusedOnAllRanks) {
   run_.world_size = 3;
-  EXPECT_THAT(Refusal(), AllOf(HasSubstr("have 1 to 2 ranks"), HasSubstr("as many on each")));
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("have 1 to 2 ranks"), HasSubstr("as many ranks on each")));
   run_.world_size = 2;
-  EXPECT_THAT(Refusal(), HasSubstr("on one host there is nothing to spare"));
+  EXPECT_THAT(Refusal(), HasSubstr("one host has no traffic between hosts to save"));
 }
 
 TEST_F(EngineHostShardsTest, StageInWhichWeightsStayWhole_IsRefused) {

@@ -134,9 +134,8 @@ TEST_F(EngineStateTypeTest, ValuesOfState_AreBFloat16AndRoundedToNearestWhenWrit
 TEST_F(EngineStateTypeTest, OptimizerWithoutArrays_IsRefusedByName) {
   run_.options.optimizer = SgdOptions{};
   EXPECT_TRUE(absl::IsInvalidArgument(Refused()));
-  EXPECT_THAT(
-      std::string(Refused().message()),
-      AllOf(HasSubstr("state_type is bf16"), HasSubstr("sgd"), HasSubstr("keeps no array")));
+  EXPECT_THAT(std::string(Refused().message()),
+              AllOf(HasSubstr("state_type is bf16"), HasSubstr("sgd"), HasSubstr("has no state")));
 }
 
 TEST_F(EngineStateTypeTest, TypeThatStateIsNotKeptIn_IsRefused) {

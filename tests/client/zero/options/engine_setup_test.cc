@@ -148,7 +148,7 @@ TEST_F(EngineSetupTest, StepThatCannotBe_IsRefused) {
       {{.groups = {{.learning_rate = NAN}}}, "a learning rate is nan"},
       {{.groups = {{.learning_rate = 0.1, .weight_decay = INFINITY}}}, "a weight decay is inf"},
       {{.learning_rate = 0.1, .clip_norm = -1}, "clip_norm must be 0"},
-      {{.learning_rate = 0.1, .gradient_norm = -1}, "a gradient's norm is not negative"},
+      {{.learning_rate = 0.1, .gradient_norm = -1}, "the gradient's norm must not be negative"},
       {{.learning_rate = 0.1, .gradient_scale = 0}, "gradient_scale is 0"},
   };
   for (const auto& [input, says] : refused) {

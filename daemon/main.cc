@@ -70,7 +70,7 @@ constexpr SettingFlag kSettingFlags[] = {
      "ADDRESS:PORT for Prometheus, or off; port 0 is any free one"},
     {"--host-memory", "host_memory", "Most host memory to hand out, such as 64GiB"},
     {"--device-memory", "device_memory",
-     "Short for one host device: the most memory of it to hand out"},
+     "Most memory of one host device to hand out; short for --device host:0=SIZE"},
     {"--log-level", "log_level", "debug, info, warning or error"},
     {"--log-format", "log_format", "text or json"},
 };
@@ -107,7 +107,7 @@ std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
   app.add_flag("--private", line->is_private,
                "Serve one process tree: end once the parent has ended and no session is attached");
   app.add_flag("--outlive-terminal", line->outlive_terminal,
-               "Go on when the terminal that it was started in is closed; otherwise it ends then");
+               "Keep running when the daemon's terminal is closed; otherwise the daemon ends then");
   app.add_option("--parent-pid", line->parent_pid,
                  "The parent of --private; by default, who "
                  "started this program");
@@ -182,7 +182,7 @@ void WarnOfHeadroom(const config::Settings& settings) {
   const std::string why = config::LacksHeadroom({.total_bytes = base::TotalMemoryBytes()}, settings,
                                                 memory::kHeadroomBytes);
   if (why.empty()) return;
-  os::Log(os::LogLevel::kWarning, "the last of the memory will be refused",
+  os::Log(os::LogLevel::kWarning, "the daemon will refuse to hand out the last part of the memory",
           {{"why", why}, {"advice", "lower host_memory or the device memory, or raise the limit"}});
 }
 

@@ -44,10 +44,11 @@ int Fail(const std::string& message, int exit_code) {
 
 int Main(int argc, char** argv) {
   base::PrepareStandardStreams();
-  CLI::App app("The memory of one GPU, for geminid, which starts this program.", "geminid-agent");
+  CLI::App app("Holds the memory of one GPU for geminid, which starts this program.",
+               "geminid-agent");
   std::string gpu;
   bool probe = false;
-  app.add_option("--gpu", gpu, "UUID of the GPU: for geminid alone");
+  app.add_option("--gpu", gpu, "UUID of the GPU; only geminid gives this flag");
   app.add_flag("--probe", probe, "List the GPUs, as geminid would find them");
   base::RefuseEmptyValues(&app);
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
@@ -60,10 +61,8 @@ int Main(int argc, char** argv) {
   }
   const bool has_daemon = IsDaemonsSocket(kAgentSocket);
   if (probe == !gpu.empty() || (!probe && !has_daemon)) {
-    return Fail(
-        "geminid starts this program, for each device that is a GPU; by hand there is only "
-        "geminid-agent --probe",
-        base::kDaemonExitUsage);
+    return Fail("geminid starts this program for each GPU; by hand run geminid-agent --probe",
+                base::kDaemonExitUsage);
   }
   if (!has_daemon) {
     const absl::Status printed = PrintGpus();

@@ -24,7 +24,7 @@ absl::Status CheckPrefix(std::span<const std::byte> bytes, uint32_t magic, size_
   }
   std::memcpy(&prefix, bytes.data(), sizeof(prefix));
   if (prefix.magic != magic) {
-    return absl::InvalidArgumentError("what came is no message of geminid and its agents");
+    return absl::InvalidArgumentError("the bytes are not a message of geminid and its agents");
   }
   if (prefix.version != kAgentVersion) {
     return absl::FailedPreconditionError(
@@ -47,21 +47,22 @@ bool IsShownText(std::span<const char> field) {
 
 absl::Status CheckGpu(const GpuFacts& gpu, bool needs_granularity) {
   if (!IsShownText(gpu.uuid) || !IsShownText(gpu.pci) || !IsShownText(gpu.name)) {
-    return absl::InvalidArgumentError("a GPU's name is no text");
+    return absl::InvalidArgumentError("a GPU's name is not text");
   }
   if (absl::StatusOr<shm::Uuid> uuid = ParseUuid(gpu.uuid); !uuid.ok()) return uuid.status();
   if (gpu.numa_node < shm::kNoNumaNode || gpu.is_mig > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("GPU ", gpu.uuid, " is at no place"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("GPU ", gpu.uuid, " reports an impossible NUMA node or MIG flag"));
   }
   if (gpu.total_bytes == 0 || gpu.total_bytes > kMaxGpuBytes || gpu.free_bytes > gpu.total_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("GPU ", gpu.uuid, " with ", gpu.free_bytes,
+    return absl::InvalidArgumentError(absl::StrCat("GPU ", gpu.uuid, " reports ", gpu.free_bytes,
                                                    " of ", gpu.total_bytes, " bytes free"));
   }
   const bool has_granularity =
       std::has_single_bit(gpu.granularity_bytes) && gpu.granularity_bytes <= kMaxGranularityBytes;
   if (needs_granularity ? !has_granularity : gpu.granularity_bytes != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("GPU ", gpu.uuid, " with slabs of ", gpu.granularity_bytes, " bytes"));
+        absl::StrCat("GPU ", gpu.uuid, " reports slabs of ", gpu.granularity_bytes, " bytes"));
   }
   return absl::OkStatus();
 }
@@ -223,7 +224,7 @@ absl::StatusOr<shm::Uuid> ParseUuid(const std::string& text) {
   constexpr size_t kText = 36;  // 32 digits and 4 hyphens
   absl::Status wrong = absl::InvalidArgumentError(
       absl::StrCat("'", text,
-                   "' is no UUID of a GPU, such as "
+                   "' is not the UUID of a GPU, such as "
                    "GPU-f81d4fae-7dec-11d0-a765-00a0c91e6bf6; nvidia-smi -L lists them"));
   const std::string prefix = text.substr(0, kPrefix);
   if ((prefix != "GPU-" && prefix != "MIG-") || text.size() != kPrefix + kText) return wrong;

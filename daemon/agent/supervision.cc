@@ -28,7 +28,7 @@ Supervision::Action Supervision::Next(core::Time now) {
       return now < due_ ? Action::kNone : Action::kStart;
     case AgentState::kStarting:
       if (now - since_ >= options_.hello_patience) {
-        Kill(now, absl::StrCat("it said nothing for ", options_.hello_patience.seconds(), " s"));
+        Kill(now, absl::StrCat("it sent nothing for ", options_.hello_patience.seconds(), " s"));
       }
       break;
     case AgentState::kServing:
@@ -88,7 +88,7 @@ void Supervision::Asked(core::Time now) {
 }
 
 void Supervision::Answered(core::Time now) {
-  if (outstanding_ == 0) return Broke(now, "it answered what nobody asked");
+  if (outstanding_ == 0) return Broke(now, "it answered a request that was never sent");
   --outstanding_;
   heard_ = now;
 }

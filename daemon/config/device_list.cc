@@ -146,9 +146,9 @@ absl::StatusOr<shm::DeviceKind> ParseDeviceKind(const std::string& text) {
   for (const shm::DeviceKind kind : {shm::DeviceKind::kHost, shm::DeviceKind::kCuda}) {
     if (text == shm::Name(kind)) return kind;
   }
-  return absl::InvalidArgumentError(absl::StrCat("'", text,
-                                                 "' is no kind of device; there are host and cuda",
-                                                 base::DidYouMean(text, {"host", "cuda"})));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", text, "' is not a kind of device; the kinds are host and cuda",
+                   base::DidYouMean(text, {"host", "cuda"})));
 }
 
 }  // namespace geminid::config

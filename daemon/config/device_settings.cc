@@ -16,9 +16,9 @@ void CheckAllGpus(int position, const v1::Device& device, Problems* problems) {
   const bool alone = device.index() == 0 && device.memory().empty() && device.gpu().empty() &&
                      !device.has_numa_node();
   if (device.kind() == shm::Name(shm::DeviceKind::kCuda) && alone) return;
-  problems->push_back({position, "all_gpus",
-                       "all_gpus is for the kind cuda and stands alone; give single devices to say "
-                       "more of each"});
+  problems->push_back(
+      {position, "all_gpus",
+       "all_gpus needs the kind cuda and no other field; list single devices to set more"});
 }
 
 uint64_t ReadMemory(int position, const v1::Device& device, bool is_gpu, Problems* problems) {
@@ -27,9 +27,10 @@ uint64_t ReadMemory(int position, const v1::Device& device, bool is_gpu, Problem
   const absl::Status status = bytes.ok() ? CheckArenaSize(*bytes) : bytes.status();
   if (!status.ok()) problems->push_back({position, "memory", std::string(status.message())});
   if (bytes.ok() && *bytes == 0) {
-    problems->push_back({position, "memory",
-                         is_gpu ? "a GPU of 0 bytes; leave it out to get most of it"
-                                : "a device of 0 bytes serves no rank; give it memory"});
+    problems->push_back(
+        {position, "memory",
+         is_gpu ? "a GPU of 0 bytes serves no rank; leave memory out to get most of the GPU"
+                : "a device of 0 bytes serves no rank; give it memory"});
   }
   return bytes.value_or(0);
 }
@@ -43,7 +44,8 @@ DeviceSetting ReadDevice(int position, const v1::Device& device, Problems* probl
   setting.bytes = ReadMemory(position, device, is_gpu, problems);
   if (device.has_numa_node()) setting.numa_node = static_cast<int32_t>(device.numa_node());
   if (is_gpu && device.has_numa_node()) {
-    problems->push_back({position, "numa_node", "a GPU is where it is: leave the NUMA node out"});
+    problems->push_back(
+        {position, "numa_node", "the NUMA node of a GPU is fixed: leave numa_node out"});
   }
   setting.gpu = device.gpu();
   if (!setting.gpu.empty() && (!is_gpu || !IsGpuName(setting.gpu))) {

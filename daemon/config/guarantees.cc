@@ -36,8 +36,8 @@ uint64_t OfDevice(const TenantQuota& quota, uint32_t device) {
 absl::Status CheckSum(const std::string& what, uint64_t guaranteed, uint64_t capacity) {
   if (guaranteed <= capacity) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("quotas: tenants are guaranteed ", base::FormatBytes(guaranteed), " of ", what,
-                   ", of which there are ", base::FormatBytes(capacity), "; guarantee less"));
+      absl::StrCat("quotas guarantee tenants ", base::FormatBytes(guaranteed), " of ", what,
+                   ", but there are only ", base::FormatBytes(capacity), "; guarantee less"));
 }
 
 }  // namespace
@@ -60,8 +60,8 @@ Problems ReadGuarantees(const v1::TenantQuota& line, TenantQuota* quota) {
                           !quota->guaranteed_by_device.empty();
   if (guarantees && quota->tenant == "*") {
     problems.emplace_back("tenant",
-                          "'*' is many tenants, and nothing can be guaranteed to each; "
-                          "give those that need it a line of their own");
+                          "'*' stands for many tenants and cannot guarantee memory to each; give a "
+                          "tenant that needs a guarantee its own line");
   }
   if (line.has_weight()) {
     if (line.weight() < 1 || line.weight() > kMaxWeight) {

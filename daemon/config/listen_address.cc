@@ -40,10 +40,10 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
     address.host = address.host.substr(1, address.host.size() - 2);
   }
   if (!IsNumeric(address.host)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", address.host,
-                     "' is no numeric address; write 127.0.0.1 or [::1] for this machine alone, or "
-                     "0.0.0.0 for all networks"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", address.host,
+        "' is not a numeric address; write 127.0.0.1 or [::1] for this machine alone, or "
+        "0.0.0.0 for all networks"));
   }
   address.port = static_cast<uint16_t>(port);
   return address;

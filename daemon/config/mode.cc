@@ -20,7 +20,7 @@ absl::StatusOr<mode_t> ParseMode(const std::string& text) {
   if (!IsOctal(text) || text.size() > kMostDigits || text.front() != '0') {
     const bool lacks_zero = IsOctal(text) && text.size() == kMostDigits - 1;
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "' is no permission; write it in octal with a 0 in front, such as 0660",
+        "'", text, "' is not a permission; write it in octal with a 0 in front, such as 0660",
         lacks_zero ? absl::StrCat("; did you mean 0", text, "?") : ""));
   }
   mode_t mode = 0;

@@ -344,7 +344,7 @@ class Checker {
     const size_t problems_before = problems_.size();
     settings->bytes_in_flight = Size("bytes_in_flight", config_.bytes_in_flight()).value_or(0);
     if (problems_.size() == problems_before && settings->bytes_in_flight == 0) {
-      Problem("bytes_in_flight", "it must be more than 0, or nothing could move");
+      Problem("bytes_in_flight", "it must be more than 0, or no copy could start");
     }
     settings->link_bytes_in_flight =
         Size("link_bytes_in_flight", config_.link_bytes_in_flight()).value_or(0);
@@ -354,7 +354,7 @@ class Checker {
     settings->sharing_interval = Time("sharing_interval", config_.sharing_interval());
     settings->sharing_ranks = config_.sharing_ranks();
     if (settings->queue_ageing == absl::ZeroDuration()) {
-      Problem("queue_ageing", "it must be more than 0, or priorities would mean nothing");
+      Problem("queue_ageing", "it must be more than 0, or priorities would have no effect");
     }
   }
 

@@ -50,7 +50,7 @@ absl::Status Give(const agent::GpuFacts& gpu, size_t index, NodeDevice* device) 
   if (bytes == 0) bytes = DefaultBytes(gpu);
   if (bytes > gpu.total_bytes) {
     return absl::FailedPreconditionError(
-        absl::StrCat("device ", index, " is to hand out ", base::FormatBytes(bytes), " of ",
+        absl::StrCat("device ", index, " cannot hand out ", base::FormatBytes(bytes), " of ",
                      Describe(gpu), "; give it less, or leave the size out"));
   }
   device->gpu = gpu;
@@ -88,11 +88,11 @@ absl::Status GiveEach(bool named, Assignment* assignment) {
     if (named && std::any_of(assignment->all.begin(), assignment->all.end(),
                              [&](const agent::GpuFacts& gpu) { return IsNamed(gpu, name); })) {
       return absl::FailedPreconditionError(
-          absl::StrCat("device ", i, " is to be GPU ", name, ", which another device is already"));
+          absl::StrCat("device ", i, " names GPU ", name, ", which another device has already"));
     }
     device.setting.bytes = 0;
     device.why_not = !assignment->no_driver.empty() ? assignment->no_driver
-                     : named ? absl::StrCat("no GPU is ", name, "; ", List(assignment->all))
+                     : named ? absl::StrCat("no GPU is called ", name, "; ", List(assignment->all))
                              : absl::StrCat("no GPU is left for it; ", List(assignment->all));
   }
   return absl::OkStatus();

@@ -183,15 +183,14 @@ absl::Status GpuAgent::NotNow() const {
   if (closed_) return absl::CancelledError("the daemon ends");
   std::string state = "is being started again; try again in a moment";
   if (supervision_.state() == AgentState::kGivenUp) {
-    state =
-        "was given up after several starts; mend the GPU or its driver, then send geminid SIGHUP";
+    state = "failed at several starts; repair the GPU or its driver, then send geminid SIGHUP";
   } else if (supervision_.state() == AgentState::kEnding) {
     state = "is being ended, and will be started again";
   }
   return absl::UnavailableError(
       absl::StrCat(options_.device, " has no new memory now: geminid-agent ended (",
                    supervision_.why().empty() ? "it closed its socket" : supervision_.why(),
-                   ") and ", state, ". Memory that it gave out stays good"));
+                   ") and ", state, ". Memory that it allocated before stays valid"));
 }
 
 GpuAgent::Answer GpuAgent::AskAndWait(RequestType type, uint64_t slab, uint64_t bytes) {
@@ -321,7 +320,7 @@ void GpuAgent::Hear(AgentProcess::Heard heard, Calls* calls) {
   }
   if (!asked_.has_value() || reply.id != asked_->request.id ||
       (!failed && reply.type != AnswerTo(asked_->request.type))) {
-    return supervision_.Broke(Now(), "it answered what nobody asked");
+    return supervision_.Broke(Now(), "it answered a request that was never sent");
   }
   supervision_.Answered(Now());
   if (reply.type == ReplyType::kHealthy) NoteHealth(reply.health);

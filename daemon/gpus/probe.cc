@@ -37,8 +37,9 @@ absl::StatusOr<std::vector<agent::GpuFacts>> FindGpus(const std::string& program
     if (reply.type == agent::ReplyType::kFailed) return agent::StatusOf(reply);
     if (reply.type == agent::ReplyType::kNoMore) return gpus;
     if (reply.type != agent::ReplyType::kFound || gpus.size() >= shm::kMaxDevices) {
-      return absl::InternalError(absl::StrCat(
-          "the probe for GPUs said ", static_cast<uint32_t>(reply.type), " after ", gpus.size()));
+      return absl::InternalError(absl::StrCat("the probe for GPUs sent an unexpected reply, ",
+                                              static_cast<uint32_t>(reply.type), ", after GPU ",
+                                              gpus.size()));
     }
     gpus.push_back(reply.gpu);
   }

@@ -78,7 +78,8 @@ class Patience {
   void SayIfLong(int64_t waited) {
     if (said_ || waited < kSilentNanoseconds) return;
     said_ = true;
-    os::Log(os::LogLevel::kWarning, "waits for geminid-holder, which does not answer yet",
+    os::Log(os::LogLevel::kWarning,
+            "geminid-holder does not answer yet; the daemon waits for its answer",
             {{"socket", options_.socket},
              {"at_most", absl::StrCat(kAnswerNanoseconds / 1'000'000'000, "s")},
              {"advice", "see whether it is stopped (kill -CONT)"}});
@@ -110,10 +111,10 @@ absl::Status CheckOwner(const base::UniqueFd& socket, const std::string& path) {
   GEMINID_ASSIGN_OR_RETURN(const os::Peer owner, os::CredentialsOf(socket));
   const uid_t self = ::geteuid();
   if (owner.uid == self || owner.uid == 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat("what listens at ", path, " is user ", owner.uid, "'s, and this daemon is user ",
-                   self, "'s: it is no geminid-holder of this daemon and was told nothing; remove ",
-                   path, ", and give --socket a folder of mode 0700"));
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the process that listens at ", path, " is user ", owner.uid, "'s, and this daemon is user ",
+      self, "'s: it is not this daemon's geminid-holder, and the daemon sent it nothing; remove ",
+      path, ", and give --socket a folder of mode 0700"));
 }
 
 // A blocking connection. UNAVAILABLE or NOT_FOUND: nobody listens there. A holder that is stopped,
@@ -234,7 +235,7 @@ absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
     if (arrived.message.op == Op::kEnd) break;
     if (arrived.message.op != Op::kItem || !arrived.descriptor.valid()) {
       return absl::FailedPreconditionError(
-          absl::StrCat("the holder at ", options_.socket, " answers something else"));
+          absl::StrCat("the holder at ", options_.socket, " sent an unexpected answer"));
     }
     kept.push_back({arrived.message.name, std::move(arrived.descriptor)});
   }

@@ -39,14 +39,14 @@ constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 constexpr int64_t kLookMs = 200;  // between checks whether its socket exists
 
 constexpr char kHelp[] =
-    R"(geminid-holder: keeps what a daemon holds until the next daemon takes it; geminid starts it by itself
+    R"(geminid-holder: holds a daemon's descriptors until the next daemon takes them; geminid starts it
 Usage: geminid-holder --listener-fd N --daemon-fd N --socket PATH [OPTIONS]
 
 Options:
-  --listener-fd N             Descriptor on which the daemon's successors connect
+  --listener-fd N             Descriptor on which the next daemon connects
   --daemon-fd N               Descriptor of the connection to the daemon
-  --socket PATH               Where that listener is; when it is gone, this program ends
-  --patience-ms MS=0          How long to wait for a successor
+  --socket PATH               Path of that listener; this program ends when the path is removed
+  --patience-ms MS=0          How long to wait for the next daemon
   --until PID                 End without a daemon as soon as this process has ended
   --help                      Print this and end
 )";

@@ -111,7 +111,7 @@ inline constexpr Metric kOverhead = {
     kGauge,
     {},
     {1},
-    "At most so much shared memory is no tier's: tables and rings of sessions, records of chunks."};
+    "Most shared memory outside the tiers: tables and rings of sessions, records of chunks."};
 
 // --- memory --------------------------------------------------------------------------------------
 inline constexpr Metric kTierCapacity = {"geminid_tier_capacity_bytes",
@@ -152,7 +152,7 @@ inline constexpr Metric kTenantGuaranteed = {
     kGauge,
     {"tenant", "tier", "device"},
     kPerTenantAndTier,
-    "Memory that nobody else can take from the tenant; none without a guarantee."};
+    "Memory that other tenants cannot take from the tenant; none without a guarantee."};
 inline constexpr Metric kTenantKept = {"geminid_tenant_kept_bytes",
                                        kGauge,
                                        {"tenant", "tier", "device"},
@@ -178,11 +178,12 @@ inline constexpr Metric kAllocationSeconds = {
     "Time to make memory that was promised, and to pass it to its client."};
 
 // --- sessions ------------------------------------------------------------------------------------
-inline constexpr Metric kSessions = {"geminid_sessions",
-                                     kGauge,
-                                     {"state"},
-                                     {2},
-                                     "Sessions: attached clients, and kept memory of dead ones."};
+inline constexpr Metric kSessions = {
+    "geminid_sessions",
+    kGauge,
+    {"state"},
+    {2},
+    "Sessions: attached clients, and dead clients whose memory is kept."};
 inline constexpr Metric kSessionsLimit = {
     "geminid_sessions_limit", kGauge, {}, {1}, "Most sessions of all tenants, kept ones included."};
 inline constexpr Metric kSessionsOpened = {
@@ -196,25 +197,26 @@ inline constexpr Metric kSessionsResumed = {"geminid_sessions_resumed_total",
                                             kCounter,
                                             {},
                                             {1},
-                                            "Kept sessions that a successor took over."};
+                                            "Kept sessions that a replacement rank took over."};
 inline constexpr Metric kSuccessorWait = {
     "geminid_successor_wait_seconds",
     kHistogram,
     {},
     {kOfHistogram},
-    "Time from a client's death until its successor took its session over."};
+    "Time from a client's death until a replacement rank took its session over."};
 inline constexpr Metric kSessionsTakenOver = {
     "geminid_sessions_taken_over",
     kGauge,
     {"outcome"},
     {2},
-    "Sessions of the daemon before this one, which died: that go on, and that were lost."};
-inline constexpr Metric kTakeOverSeconds = {
-    "geminid_take_over_seconds",
-    kGauge,
-    {},
-    {1},
-    "Time it took to take them over; 0: there was no such daemon."};
+    "Sessions of the previous daemon, which died: those that this daemon took over, and those that "
+    "were lost."};
+inline constexpr Metric kTakeOverSeconds = {"geminid_take_over_seconds",
+                                            kGauge,
+                                            {},
+                                            {1},
+                                            "Time in which this daemon took over the previous "
+                                            "daemon's sessions; 0: there was no previous daemon."};
 inline constexpr Metric kSessionsExpired = {
     "geminid_sessions_expired_total", kCounter, {}, {1}, "Kept sessions whose time was over."};
 inline constexpr Metric kChunks = {"geminid_chunks", kGauge, {}, {1}, "Chunks of all sessions."};
@@ -234,12 +236,12 @@ inline constexpr Metric kStall = {
     {"tenant", "job_name", "rank", "session", "cause"},
     {shm::kStallCauses * kSessionSeries},
     "Time a rank's computation waited, as its client counts it; no more than it has existed."};
-inline constexpr Metric kAdmissionWait = {
-    "geminid_client_queued_seconds_total",
-    kCounter,
-    {"tenant", "job_name", "rank", "session"},
-    {kSessionSeries},
-    "Time a rank waited to be admitted, likewise, at the start or again; no stall."};
+inline constexpr Metric kAdmissionWait = {"geminid_client_queued_seconds_total",
+                                          kCounter,
+                                          {"tenant", "job_name", "rank", "session"},
+                                          {kSessionSeries},
+                                          "Time a rank waited to be admitted, as its client counts "
+                                          "it, at the start or again; not a stall."};
 inline constexpr Metric kSteps = {"geminid_client_steps_total",
                                   kCounter,
                                   {"tenant", "job_name", "rank", "session"},
@@ -252,25 +254,23 @@ inline constexpr Metric kClientDiskTraffic = {
     {2 * kSessionSeries},
     "Bytes of optimizer state that a rank's client read from its files on disks (direction read) "
     "and wrote to them (written), as it counts them."};
-inline constexpr Metric kClientDiskFiles = {
-    "geminid_client_disk_file_bytes",
-    kGauge,
-    {"tenant", "job_name", "rank", "session"},
-    {kSessionSeries},
-    "Of the files in which a rank has optimizer state, as its client says. They are no part of the "
-    "tiers."};
+inline constexpr Metric kClientDiskFiles = {"geminid_client_disk_file_bytes",
+                                            kGauge,
+                                            {"tenant", "job_name", "rank", "session"},
+                                            {kSessionSeries},
+                                            "Size of the files that hold a rank's optimizer state, "
+                                            "as its client says. They are not part of the tiers."};
 inline constexpr Metric kBatch = {"geminid_client_step_sequences",
                                   kGauge,
                                   {"tenant", "job_name", "rank", "session"},
                                   {kSessionSeries - 1},
                                   "Sequences of all ranks in a step, as rank 0's trainer says."};
-inline constexpr Metric kNoiseScale = {
-    "geminid_client_gradient_noise_sequences",
-    kGauge,
-    {"tenant", "job_name", "rank", "session"},
-    {kSessionSeries - 1},
-    "The gradient noise scale: the step, in sequences, of whose gradient half is noise. None while "
-    "it is not known."};
+inline constexpr Metric kNoiseScale = {"geminid_client_gradient_noise_sequences",
+                                       kGauge,
+                                       {"tenant", "job_name", "rank", "session"},
+                                       {kSessionSeries - 1},
+                                       "The gradient noise scale: the step, in sequences, whose "
+                                       "gradient is half noise. None while it is not known."};
 inline constexpr Metric kAdvisedBatch = {
     "geminid_client_advised_step_sequences",
     kGauge,
@@ -308,7 +308,7 @@ inline constexpr Metric kRegistrationPieces = {
     kGauge,
     {"tenant", "job_name", "rank", "session", "state"},
     {kRegistrationStates * kSessionSeries},
-    "Pieces of that memory, likewise: the driver is called once for each."};
+    "Pieces of that memory, by the same states: the driver is called once for each."};
 
 // --- jobs ----------------------------------------------------------------------------------------
 inline constexpr Metric kJobs = {
@@ -322,7 +322,7 @@ inline constexpr Metric kOldestWait = {
     kGauge,
     {},
     {1},
-    "Since when the job has waited that waits longest; none while none waits."};
+    "When the job that waits longest began to wait; none while no job waits."};
 inline constexpr Metric kJobsAdmitted = {
     "geminid_jobs_admitted_total",
     kCounter,
@@ -427,7 +427,7 @@ inline constexpr Metric kGpuHealth = {
     kGauge,
     {"device", "health"},
     {0, 4},
-    "1 for how the GPU is, else 0: healthy, degraded, unhealthy (it takes no new sessions), "
+    "1 for the state of the GPU, else 0: healthy, degraded, unhealthy (it takes no new sessions), "
     "unknown."};
 inline constexpr Metric kGpuErrors = {
     "geminid_gpu_uncorrected_errors",
@@ -435,14 +435,14 @@ inline constexpr Metric kGpuErrors = {
     {"device", "since"},
     {0, 2},
     "Errors of the GPU's memory that ECC did not correct, since the driver was loaded (load) or "
-    "ever; none where the driver does not say."};
+    "ever; none if the driver does not report them."};
 inline constexpr Metric kGpuFaults = {
     "geminid_gpu_memory_fault",
     kGauge,
     {"device", "fault"},
     {0, 3},
-    "1 where it is so, else 0: retired_pages_pending, row_remap_pending, row_remap_failed; none "
-    "where the driver does not say."};
+    "1 if the state holds, else 0: retired_pages_pending, row_remap_pending, row_remap_failed; "
+    "none if the driver does not report it."};
 // The daemon tells so many Xids apart (gpus/gpu_health.h).
 inline constexpr size_t kXidSeries = 32;
 inline constexpr Metric kGpuXids = {"geminid_gpu_xids_total",
@@ -457,15 +457,18 @@ inline constexpr Metric kRequests = {
 inline constexpr Metric kRequestErrors = {
     "geminid_request_errors_total", kCounter, {}, {1}, "Requests answered with an error."};
 inline constexpr Metric kDrops = {
-    "geminid_drops_total", kCounter, {}, {1}, "Device copies that their clients gave up."};
+    "geminid_drops_total", kCounter, {}, {1}, "Device copies that their clients dropped."};
 inline constexpr Metric kEvictions = {
     "geminid_evictions_total",
     kCounter,
     {},
     {1},
-    "Device copies that had to make room for others. A drop is none."};
-inline constexpr Metric kEvictionsRefused = {
-    "geminid_evictions_refused_total", kCounter, {}, {1}, "Evictions given up because of a lease."};
+    "Device copies that were evicted to make room for others. Drops do not count."};
+inline constexpr Metric kEvictionsRefused = {"geminid_evictions_refused_total",
+                                             kCounter,
+                                             {},
+                                             {1},
+                                             "Evictions abandoned because of a lease."};
 inline constexpr Metric kRpcSeconds = {
     "geminid_rpc_seconds",
     kHistogram,

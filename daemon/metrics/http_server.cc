@@ -62,10 +62,9 @@ std::string AddressText(const base::UniqueFd& socket) {
 // errno is bind's.
 absl::Status BindError(const std::string& where) {
   if (errno == EADDRNOTAVAIL) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(where,
-                     " is of another machine; give one of this machine's, 0.0.0.0 for all "
-                     "of them, or off"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        where,
+        " is not an address of this machine; give one that is, 0.0.0.0 for all of them, or off"));
   }
   const absl::Status failed = base::SystemError(errno, "bind", where);
   if (!absl::IsUnavailable(failed)) return failed;

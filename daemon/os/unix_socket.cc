@@ -84,9 +84,9 @@ absl::StatusOr<base::UniqueFd> AdoptListener(base::UniqueFd listener, int type,
     return ::getsockopt(listener.get(), SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
   };
   if (option(SO_ACCEPTCONN) != 1 || option(SO_TYPE) != type) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("what was handed over for ", path, " is no listener of the right type; see ",
-                     "ListenStream= and ListenSequentialPacket= in geminid.socket"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the descriptor handed over for ", path, " is not a listener of the right type; see ",
+        "ListenStream= and ListenSequentialPacket= in geminid.socket"));
   }
   sockaddr_un address = {};
   socklen_t size = sizeof(address);
@@ -137,7 +137,7 @@ absl::Status RemoveStaleSocket(const std::string& path) {
     });
     if (connected == 0 || errno == EAGAIN) {
       return absl::UnavailableError(
-          absl::StrCat("a process that is not this daemon's predecessor listens on ", path,
+          absl::StrCat("a process that is not the previous daemon of this socket listens on ", path,
                        "; stop it first, or choose another --socket"));
     }
     if (errno != ECONNREFUSED && errno != EPROTOTYPE)

@@ -61,7 +61,7 @@ absl::StatusOr<DeviceIndex> ChooseDevice(const std::vector<DeviceDescription>& d
       });
   return absl::InvalidArgumentError(
       absl::StrCat("there is no device ", shm::Value(wanted), "; this daemon has ", there,
-                   "; ask for one of these, or for none to be given one by local rank"));
+                   "; ask for one of these, or leave the device out to get one by local rank"));
 }
 
 }  // namespace geminid::core

@@ -15,7 +15,7 @@ absl::Status ToStatus(const Refusal& refusal) {
                     " are being returned to the machine: try again in a moment");
   }
   if (refusal.top_holder.job.empty()) {
-    absl::StrAppend(&text, "; nobody holds any");
+    absl::StrAppend(&text, "; no job holds any");
   } else {
     absl::StrAppend(&text, "; most is held by job ", refusal.top_holder.job, " rank ",
                     refusal.top_holder.rank, " (", base::FormatBytes(refusal.top_holder.bytes),

@@ -22,7 +22,7 @@ absl::Status SharedLimit::Take(const std::string& tenant, uint64_t count) {
   }
   return absl::ResourceExhaustedError(absl::StrCat(
       "asked for ", count, " ", name_, ": tenant ", tenant, " holds ", own, ", and ", free,
-      " of the daemon's ", total_, " are free; a tenant may hold no more than stay free for ",
+      " of the daemon's ", total_, " are free; a tenant may hold at most as many as stay free for ",
       "others; end some of ", tenant, "'s, or raise ", name_, " in the daemon's configuration"));
 }
 

@@ -22,7 +22,7 @@ absl::Status CheckSpec(const SessionSpec& spec) {
   if (spec.world_size < 1 || spec.rank < 0 || spec.rank >= spec.world_size || spec.local_rank < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", spec.rank, " (local ", spec.local_rank, ") of ", spec.world_size,
-                     " makes no sense; ranks run from 0 to the world size less one"));
+                     " is not possible; ranks run from 0 to the world size minus one"));
   }
   return absl::OkStatus();
 }

@@ -24,12 +24,14 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
   if (spec.kind == ChunkKind::kGatheredWeight && spec.has_home) {
     return absl::InvalidArgumentError(
         absl::StrCat(which,
-                     " is a gathered weight and asks for a home; it lives on the device "
-                     "only: ask for none"));
+                     " is a gathered weight and asks for a home; gathered weights live on the "
+                     "device only: ask for no home"));
   }
   if (spec.kind == ChunkKind::kShared && !spec.has_home) {
     return absl::InvalidArgumentError(
-        absl::StrCat(which, " is memory that ranks share and asks for no home; it is of the host"));
+        absl::StrCat(which,
+                     " is memory that ranks share and asks for no home; such memory is host "
+                     "memory: ask for a home"));
   }
   if (spec.bytes == 0 || spec.bytes > shm::kMaxChunkBytes) {
     return absl::InvalidArgumentError(absl::StrCat(which, " has ", base::FormatBytes(spec.bytes),
@@ -55,7 +57,8 @@ absl::Status Engine::CheckSpecs(const Session& session, const std::vector<ChunkS
     if (absl::Status status = CheckChunkSpec(specs[i], i); !status.ok()) return status;
     if (IsShared(specs[i]) != IsShared(specs[0])) {
       return absl::InvalidArgumentError(
-          "the request has memory that ranks share beside other chunks; ask for it apart");
+          "the request has memory that ranks share beside other chunks; request that memory by "
+          "itself");
     }
   }
   return absl::OkStatus();
@@ -202,7 +205,7 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
   if (session->arena.has_value() || session->arena_promised) {
     return absl::FailedPreconditionError(
         absl::StrCat("the session has an arena of ", base::FormatBytes(session->arena_bytes()),
-                     " already, or is getting one; it gets one, sized at the start"));
+                     " already, or is getting one; a session has one arena, sized at the start"));
   }
   if (bytes == 0 || bytes > shm::kMaxArenaBytes) {
     return absl::InvalidArgumentError(absl::StrCat("device memory of ", base::FormatBytes(bytes),

@@ -31,7 +31,8 @@ std::string Engine::WhyNotEvictable(const Session& session, const Chunk& chunk) 
   if (status.residency != shm::Residency::kResident) return "it has no device copy";
   if (chunk.pins > 0) return absl::StrCat(chunk.pins, " transfers use its device copy");
   if (status.state != ChunkState::kHold && status.state != ChunkState::kFree) {
-    return absl::StrCat("it is ", shm::Name(status.state), ", and only HOLD and FREE may leave");
+    return absl::StrCat("it is ", shm::Name(status.state),
+                        ", and only HOLD and FREE can be evicted");
   }
   if (status.dirty && chunk.has_home()) return "its device copy is newer than its home";
   if (status.dirty) return "its device copy was written and is the only one";
@@ -145,11 +146,12 @@ absl::StatusOr<uint64_t> Engine::PlaceAnywhere(Session* session, Chunk* chunk, b
     if (EvictAll(session, victims)) placed = arena.AllocateLowest(chunk->bytes, chunk->id);
   }
   if (placed.ok()) return placed;
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "chunk \"", chunk->name, "\": ", std::string(placed.status().message()), "; ",
-      base::FormatBytes(arena.top_bytes()), " are workspace; ",
-      may_evict ? "nothing that may leave makes enough room: release or write back a chunk"
-                : "drop a chunk, or allow eviction"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("chunk \"", chunk->name, "\": ", std::string(placed.status().message()), "; ",
+                   base::FormatBytes(arena.top_bytes()), " are workspace; ",
+                   may_evict ? "evicting all chunks that can be evicted does not make enough room: "
+                               "release or write back a chunk"
+                             : "drop a chunk, or allow eviction"));
 }
 
 // Evicts all extents that touch [begin, end), or none if one of them may not be evicted.

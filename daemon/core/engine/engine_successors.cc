@@ -119,7 +119,7 @@ std::string Engine::MostAlike(const Session& session, const std::vector<ChunkSpe
     while (alike < common && IsLike(*chunks[alike], specs[alike])) ++alike;
     if (alike < most || (alike == 0 && !words.empty())) continue;
     most = alike;
-    words = absl::StrCat(": what is most like them has ", chunks.size(), " chunks");
+    words = absl::StrCat(": the most similar allocation has ", chunks.size(), " chunks");
     if (alike == common) continue;
     const Chunk& there = *chunks[alike];
     const ChunkSpec& asked = specs[alike];
@@ -160,8 +160,8 @@ absl::StatusOr<Allocation> Engine::Claim(SessionId id, const std::vector<ChunkSp
     std::ranges::sort(all, {}, &Chunk::id);
     if (Matches(all, specs)) return TakeAllocation(**session, all, number);
   }
-  return absl::NotFoundError(absl::StrCat("nobody left ", specs.size(),
-                                          " chunks like these in the session",
+  return absl::NotFoundError(absl::StrCat("the session has no ", specs.size(),
+                                          " retained chunks like these",
                                           MostAlike(**session, specs, number)));
 }
 

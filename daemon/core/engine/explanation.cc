@@ -17,11 +17,10 @@ std::string Where(const ChunkFacts& facts) {
   const ChunkStatus& status = facts.status;
   const std::string device = Name(facts.device);
   if (!identity.has_home() && status.residency == Residency::kAbsent) {
-    const char* const whence =
-        identity.kind == shm::ChunkKind::kGatheredWeight
-            ? "what is in it is made from the ranks' shards, which have chunks of their own, when "
-              "an operator uses it."
-            : "it gets a place there when something is written to it.";
+    const char* const whence = identity.kind == shm::ChunkKind::kGatheredWeight
+                                   ? "its contents are gathered from the ranks' shards, which are "
+                                     "other chunks, when an operator uses it."
+                                   : "it gets a place there when something is written to it.";
     return absl::StrCat("It has no home in host memory, and no copy on ", device, " now: ", whence);
   }
   const bool stale = status.dirty && status.residency == Residency::kResident;
@@ -41,7 +40,7 @@ std::string Where(const ChunkFacts& facts) {
       return absl::StrCat(home, " Its device copy", at, " is being filled and not yet valid.");
     case Residency::kEvictPending:
     case Residency::kEvicting:
-      return absl::StrCat(home, " Its device copy", at, " is leaving.");
+      return absl::StrCat(home, " Its device copy", at, " is being evicted.");
     case Residency::kResident:
       break;
   }
@@ -52,22 +51,23 @@ std::string Where(const ChunkFacts& facts) {
 std::string NextUse(const ChunkFacts& facts, bool may_leave) {
   const bool empty = facts.status.state == shm::ChunkState::kFree;
   if (empty && !may_leave) return "It holds no payload yet.";
-  if (empty && facts.plan_moments > 0) return "It holds no payload; such chunks leave first.";
+  if (empty && facts.plan_moments > 0) return "It holds no payload; such chunks are evicted first.";
   if (facts.plan_moments == 0) {
     return absl::StrCat(empty ? "It holds no payload, and the session" : "The session",
                         " has no plan",
-                        may_leave ? "; the least recently used chunk leaves first." : ".");
+                        may_leave ? "; the least recently used chunk is evicted first." : ".");
   }
   const std::string now =
       absl::StrCat(" (now is moment ", facts.moment, " of ", facts.plan_moments, ")");
   if (!facts.next_use.has_value()) {
     return absl::StrCat("The plan does not use it", now,
-                        may_leave ? "; such chunks leave first." : ".");
+                        may_leave ? "; such chunks are evicted first." : ".");
   }
   const std::string when =
       *facts.next_use == 0 ? "now" : absl::StrCat("next in ", Counted(*facts.next_use, "moment"));
-  return absl::StrCat("The plan uses it ", when, now,
-                      may_leave ? "; the chunk used farthest in the future leaves first." : ".");
+  return absl::StrCat(
+      "The plan uses it ", when, now,
+      may_leave ? "; the chunk used farthest in the future is evicted first." : ".");
 }
 
 std::string Eviction(const ChunkFacts& facts) {
@@ -99,10 +99,10 @@ std::vector<std::string> Explain(const ChunkFacts& facts) {
     const bool one = facts.other_transfers == 1;
     lines.push_back(absl::StrCat(
         Counted(facts.other_transfers, facts.ticket == kNoTicket ? "transfer" : "further transfer"),
-        one ? " that touches it is" : " that touch it are", " queued or under way."));
+        one ? " that touches it is" : " that touch it are", " queued or in progress."));
   }
   if (facts.client_died) {
-    lines.push_back("Its client has died; the memory is kept for the next one.");
+    lines.push_back("Its client has died; the memory is retained for the next client.");
   } else if (facts.status.residency == Residency::kFilling ||
              facts.status.residency == Residency::kResident) {
     lines.push_back(NextUse(facts, facts.why_not_evictable.empty()));

@@ -144,12 +144,13 @@ JobQueue::Job* JobQueue::AddJob(JobId id, const JobName& name, const RankAsk& co
 absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
                             const RankHas& has) {
   if (ranks_.contains(session) || undone_.contains(session)) {
-    return absl::FailedPreconditionError("the session has asked for admission before");
+    return absl::FailedPreconditionError("the session asked for admission already");
   }
   if (ask.ranks == 0 || ask.priority < kLowestPriority || ask.priority > kHighestPriority) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a job of ", ask.ranks, " ranks with priority ", ask.priority,
-        "; it has one at least, and a priority from ", kLowestPriority, " to ", kHighestPriority));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a job of ", ask.ranks, " ranks with priority ", ask.priority,
+                     "; a job has at least one rank, and a priority from ", kLowestPriority, " to ",
+                     kHighestPriority));
   }
   const Rank rank = {.session = session,
                      .ask = ask,
@@ -179,7 +180,7 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
   if (job->complete()) {
     job->state = JobState::kQueued;
     job->since = now;
-    job->reason = "it has just come";
+    job->reason = "it has just arrived";
   }
   pace_.changed = true;
   Note(job);

@@ -155,7 +155,7 @@ absl::StatusOr<SessionBooks> SessionBooks::Create(std::span<std::byte> memory,
 absl::StatusOr<SessionBooks> SessionBooks::Open(std::span<std::byte> memory) {
   auto* layout = reinterpret_cast<Layout*>(memory.data());
   if (memory.size() < sizeof(uint64_t) * 2 || layout->magic.load() != kBooksMagic) {
-    return absl::DataLossError("the books of a session were never begun");
+    return absl::DataLossError("the books of a session were never written");
   }
   if (layout->version != kBooksVersion || layout->bytes != Bytes() || memory.size() < Bytes()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -195,7 +195,7 @@ absl::StatusOr<SessionFacts> SessionBooks::Facts() const {
   spec.weight = record.weight;
   spec.death_policy = static_cast<shm::DeathPolicy>(record.death_policy);
   if (facts.id == kNoSession || spec.tenant.empty() || spec.job.empty()) {
-    return absl::DataLossError("the books of a session name nobody");
+    return absl::DataLossError("the books of a session name no rank");
   }
   return facts;
 }

@@ -54,7 +54,7 @@ absl::Status ValidateActivations(const HierarchyProblem& problem) {
     if (item.kept_bytes > item.bytes) return refuse("kept_bytes is more than bytes");
     if (item.produced >= item.consumed) return refuse("produced must come before consumed");
     if (item.consumed >= problem.trace.moments.size()) {
-      return refuse("consumed is no moment of the trace");
+      return refuse("consumed is not a moment of the trace");
     }
     if (!std::isfinite(item.recompute_seconds) || item.recompute_seconds < 0) {
       return refuse("recompute_seconds must be finite and not negative");

@@ -305,7 +305,7 @@ std::string NodeSharing::WhyStays(const Look& look, const SharingDecision& decis
       std::ranges::max_element(rows, {}, [](const GoodputRow& row) { return row.goodput; });
   for (const RanksRequest& request : plan_) {
     if (request.job == look.jobs[j].key) {
-      return absl::StrCat("it is to have ", Ranks(request.to), ": ", request.why);
+      return absl::StrCat("it will get ", Ranks(request.to), ": ", request.why);
     }
   }
   if (best->goodput <= has.goodput) return "no other number of ranks learns faster";

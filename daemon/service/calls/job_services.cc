@@ -88,9 +88,9 @@ v1::JobInfo UnaskedMessage(const std::vector<core::SessionSnapshot>& sessions, c
   message.set_ranks_expected(std::max(static_cast<uint32_t>(local), attached));
   message.set_state(attached == 0 ? "kept" : "running");
   if (attached == 0 && until.has_value()) {
-    message.set_reason(absl::StrCat(
-        "its ranks died; kept for ", std::ceil((*until - now).seconds()),
-        " s, unless they come back or 'geminictl end' frees it"));
+    message.set_reason(absl::StrCat("its ranks died; its memory is retained for ",
+                                    std::ceil((*until - now).seconds()),
+                                    " s, unless they come back or 'geminictl end' frees it"));
   }
   message.set_seconds_in_state((now - oldest).seconds());
   return message;

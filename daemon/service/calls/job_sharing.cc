@@ -179,7 +179,7 @@ class Viewer {
       return "the node drains, and would not admit other ranks; 'geminictl drain --undo' ends that";
     }
     if (by_people) {
-      return absl::StrCat("somebody asked for that number; 'geminictl scale ", shared.job.name,
+      return absl::StrCat("a user asked for that number; 'geminictl scale ", shared.job.name,
                           " auto' lets the daemon choose again");
     }
     const core::JobSnapshot* const standing = FindStanding(KeyOf(shared.job));
@@ -190,8 +190,8 @@ class Viewer {
     }
     const uint64_t ranks = holdings_.at(KeyOf(shared.job)).ranks;
     if (ranks == shared.ranks) return "";
-    return absl::StrCat("it says that it has ", shared.ranks,
-                        " ranks, and the daemon has memory of ", ranks, " ranks for it");
+    return absl::StrCat("it reports ", shared.ranks,
+                        " ranks, but the daemon has handed out memory for ", ranks, " ranks");
   }
 
   uint64_t LeftOfLimit(const std::string& tenant) const {
@@ -413,7 +413,7 @@ void JobSharing::Describe(const ScaleRequests::Sessions& attached, core::Time no
     if (options_.interval == absl::ZeroDuration()) {
       sharing->set_why("sharing_interval is 0: the daemon changes no ranks");
     } else {
-      sharing->set_why(share.why.empty() ? "the daemon has not looked at it yet" : share.why);
+      sharing->set_why(share.why.empty() ? "the daemon has not decided about it yet" : share.why);
     }
   }
 }

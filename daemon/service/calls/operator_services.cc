@@ -52,7 +52,7 @@ absl::Status CheckVisible(const Caller& caller, const ClientSession& session) {
   if (caller.MaySee(tenant)) return absl::OkStatus();
   return absl::PermissionDeniedError(
       absl::StrCat("session ", shm::Value(session.id()), " is of tenant ", tenant,
-                   "; what is in it is shown to ",
+                   "; its contents are shown to ",
                    "that tenant, to root and to the user the daemon runs as: ask as one of them"));
 }
 

@@ -28,7 +28,7 @@ class ItemCounter {
 
  private:
   static absl::Status Malformed() {
-    return absl::InvalidArgumentError("the request is no message of this method");
+    return absl::InvalidArgumentError("the request is not a message of this method");
   }
 
   absl::Status Take(uint32_t tag, const FieldDescriptor* field) {

@@ -61,7 +61,7 @@ void ServeWith(RpcMethod* method, Method serve) {
     absl::Status good = CheckItems(Request::descriptor(), bytes, items);
     Request request;
     if (good.ok() && !grpc::SerializationTraits<Request>::Deserialize(bytes, &request).ok()) {
-      good = absl::InvalidArgumentError("the request is no message of this method");
+      good = absl::InvalidArgumentError("the request is not a message of this method");
     }
     if (!good.ok()) return absl::Status(good.code(), absl::StrCat(path, ": ", good.message()));
     Response response;

@@ -100,9 +100,9 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
                                                    " ranks, not ", wanted.ranks()));
   }
   if (const Request* const other = Pending(tenant, wanted.job())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", wanted.job(), " was asked ", Wish(other->message), " before (request ",
-                     other->message.number(), "), which is not done; wait for that and ask again"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", wanted.job(), " was already asked ", Wish(other->message), " (request ",
+        other->message.number(), "); wait until that request ends, then ask again"));
   }
   if (!HasRank(attached, {tenant, wanted.job()})) {
     return absl::NotFoundError(absl::StrCat("there is no job ", wanted.job(), " of ", tenant));
@@ -133,7 +133,7 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
   if (moves && !offered.can_move) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", wanted.job(), " cannot be moved: its ranks are of an older version, ",
-                     "which does not move; save a checkpoint and resume it there"));
+                     "which cannot move; save a checkpoint and resume it there"));
   }
   if (offered.ranks == wanted.ranks() && !moves) {
     return absl::FailedPreconditionError(
@@ -160,7 +160,7 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Get(uint64_t number, const Sessi
   const auto found = requests_.find(number);
   if (found == requests_.end()) {
     return absl::NotFoundError(absl::StrCat(
-        "the daemon does not know request ", number, ": it has restarted since, or has carried ",
+        "the daemon does not know request ", number, ": it has restarted since, or has served ",
         kMostEnded,
         " later requests of the tenant; 'geminictl ls jobs' shows how many ranks the job has"));
   }
@@ -266,7 +266,7 @@ absl::Status ScaleRequests::CheckHasRanks(const Job& job, const Sessions& attach
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "job ", job.name, " has no ranks now: it ", Change(pending->message), " (request ",
-      pending->message.number(), "); ask again when the new ones are there"));
+      pending->message.number(), "); ask again when the new ranks have attached"));
 }
 
 bool ScaleRequests::IsAsked(const Job& job, const Sessions& attached, core::Time now) {

@@ -99,10 +99,11 @@ void AttachServer::MakeRoom(const std::string& tenant) {
   }
   const auto oldest = std::find_if(handshakes_.begin(), handshakes_.end(),
                                    [&](const auto& entry) { return entry.second.tenant == whose; });
-  Drop(oldest, hub_->limits().Refuse(config::kHandshakes, whose,
-                                     absl::StrCat("said no hello here, and has begun to attach ",
-                                                  handshakes_of_[whose] - 1, " times since"),
-                                     "say hello at once"));
+  Drop(oldest,
+       hub_->limits().Refuse(config::kHandshakes, whose,
+                             absl::StrCat("sent no hello on this connection, and has opened ",
+                                          handshakes_of_[whose] - 1, " more connections since"),
+                             "send the hello at once"));
 }
 
 void AttachServer::Drop(Handshakes::iterator handshake, const absl::Status& why) {

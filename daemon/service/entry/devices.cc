@@ -40,7 +40,7 @@ absl::Status CheckNodes(const std::vector<core::DeviceDescription>& devices,
         [&device](const os::NodeMemory& memory) { return memory.node == device.numa_node; });
     if (found == nodes.end()) {
       return absl::FailedPreconditionError(
-          absl::StrCat(core::Describe(device), " is to lie on NUMA node ", device.numa_node,
+          absl::StrCat(core::Describe(device), " is configured on NUMA node ", device.numa_node,
                        ", which this machine does not have; it has ", totals));
     }
     uint64_t& bytes = bytes_by_node[device.numa_node];

@@ -30,7 +30,7 @@ absl::Status Http2Inspector::Look(std::span<const char> bytes, Http2Cost* cost) 
   while (!bytes.empty()) {
     if (preface_seen_ < kPreface.size()) {
       if (bytes.front() != kPreface[preface_seen_]) {
-        return absl::InvalidArgumentError("it does not begin as HTTP/2 does");
+        return absl::InvalidArgumentError("it does not begin with the HTTP/2 preface");
       }
       ++preface_seen_;
       bytes = bytes.subspan(1);
@@ -70,12 +70,12 @@ absl::Status Http2Inspector::Begin(Http2Cost* cost) {
     block_bytes_ = 0;
     block_frames_ = 0;
     block_stream_ = stream;
-    if (stream == 0) return absl::InvalidArgumentError("headers of no stream");
+    if (stream == 0) return absl::InvalidArgumentError("headers without a stream");
   }
   if (type == kHeaders || type == kContinuation) return CountHeaders(payload_left_, is_last);
   if (type == kResetStream) ++cost->resets;
   if (type == kPing && (header_[4] & kAnswer) == 0) ++cost->pings;
-  if (type == kPushPromise) return absl::InvalidArgumentError("a client that pushes");
+  if (type == kPushPromise) return absl::InvalidArgumentError("a client must not push");
   return absl::OkStatus();
 }
 

@@ -31,7 +31,7 @@ void Reloader::Refuse(const absl::Status& why) {
 
 void Reloader::Reload() {
   if (!read_) {
-    os::Log(os::LogLevel::kInfo, "SIGHUP: a private daemon has nothing to read again");
+    os::Log(os::LogLevel::kInfo, "SIGHUP: a private daemon has no configuration to read again");
     return;
   }
   const absl::StatusOr<config::Settings> read = read_();

@@ -33,7 +33,7 @@ absl::Status StopSigns::WatchSignals() {
 
 void StopSigns::OnSignal(const os::ReceivedSignal& signal) {
   if (options_->parent_pid != 0 && signal.sender != options_->parent_pid) {
-    os::Log(os::LogLevel::kInfo, "ignored a signal: a private daemon listens to its parent alone",
+    os::Log(os::LogLevel::kInfo, "ignored a signal: a private daemon ends with its parent",
             {{"signal", ::strsignal(signal.number)}, {"sender", absl::StrCat(signal.sender)}});
   } else if (signal.number != SIGHUP) {
     os::Log(os::LogLevel::kInfo, "stopping", {{"signal", ::strsignal(signal.number)}});

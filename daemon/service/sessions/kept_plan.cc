@@ -27,9 +27,9 @@ uint32_t ChecksumOf(const KeptPlanHeader& header, const std::string& file) {
 
 absl::StatusOr<KeptPlanHeader> CheckedHeader(const std::string& file, shm::SessionId session) {
   KeptPlanHeader header = {};
-  if (file.size() < sizeof(header)) return absl::DataLossError("it is cut off");
+  if (file.size() < sizeof(header)) return absl::DataLossError("it is truncated");
   std::memcpy(&header, file.data(), sizeof(header));
-  if (header.magic != kKeptPlanMagic) return absl::DataLossError("it is no plan");
+  if (header.magic != kKeptPlanMagic) return absl::DataLossError("it is not a plan");
   if (header.version != kKeptPlanVersion) {
     return absl::FailedPreconditionError(absl::StrCat("it is of version ", header.version,
                                                       ", and this release reads version ",
@@ -37,11 +37,11 @@ absl::StatusOr<KeptPlanHeader> CheckedHeader(const std::string& file, shm::Sessi
   }
   const uint64_t bytes = file.size() - sizeof(header);
   if (header.trace_bytes > bytes || header.plan_bytes != bytes - header.trace_bytes) {
-    return absl::DataLossError("its parts do not have the sizes that it says");
+    return absl::DataLossError("the sizes of its parts differ from those in its header");
   }
   if (header.crc32c != ChecksumOf(header, file)) return absl::DataLossError("it is damaged");
   if (header.session != shm::Value(session)) {
-    return absl::DataLossError(absl::StrCat("it is of session ", header.session));
+    return absl::DataLossError(absl::StrCat("it belongs to session ", header.session));
   }
   return header;
 }
@@ -59,8 +59,8 @@ absl::StatusOr<KeptPlan> KeptPlan::Create(shm::SessionId session, const v1::Trac
   const uint64_t bytes = sizeof(header) + header.trace_bytes + header.plan_bytes;
   if (header.trace_bytes > kMaxKeptTraceBytes || bytes > kMostBytes) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("a trace of ", base::FormatBytes(header.trace_bytes), " is not kept; at most ",
-                     base::FormatBytes(kMaxKeptTraceBytes), " are"));
+        absl::StrCat("a trace of ", base::FormatBytes(header.trace_bytes),
+                     " is not stored; at most ", base::FormatBytes(kMaxKeptTraceBytes), " are"));
   }
   std::string file(sizeof(header), 0);
   file.reserve(bytes);

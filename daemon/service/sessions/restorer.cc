@@ -125,7 +125,7 @@ absl::StatusOr<core::SessionFacts> Restorer::Check(shm::SessionId id,
                            OpenBooks(kept.kinds.at(kKeptBooks), &memory));
   GEMINID_ASSIGN_OR_RETURN(core::SessionFacts facts, books.Facts());
   if (facts.id != id) return absl::DataLossError("its books are another session's");
-  if (!books.welcomed()) return absl::DataLossError("its client was never told of it");
+  if (!books.welcomed()) return absl::DataLossError("its client never received its token");
   if (shm::Value(facts.device) < table_->Lock().engine().devices().size()) return facts;
   return absl::FailedPreconditionError(
       absl::StrCat("a session of job ", facts.spec.job, " is on device ", shm::Value(facts.device),

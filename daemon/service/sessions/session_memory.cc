@@ -133,7 +133,7 @@ absl::StatusOr<core::Allocation> SessionMemory::Claim(const SessionPtr& session,
     if (!allocation.ok() || allocation->pool == core::kNoPool) return allocation;
     const auto pool = session->pools.find(allocation->pool);
     if (pool == session->pools.end()) {
-      return absl::InternalError("a pool that is kept is not there");
+      return absl::InternalError("a retained pool is missing");
     }
     passed.push_back(PoolToPass(pool->first, pool->second));
   }

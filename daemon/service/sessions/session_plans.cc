@@ -114,11 +114,10 @@ void SessionPlans::Load(const Locked& locked, ClientSession* session,
     }
     unused->push_back(PlanName(id, plan->first, session->which_client));
     if (!wanted) continue;
-    os::Log(
-        os::LogLevel::kError,
-        "the plan that was kept of a session is given up; its evictions go by last use until it "
-        "makes another",
-        {{"session", absl::StrCat(shm::Value(id))}, {"why", std::string(loaded.message())}});
+    os::Log(os::LogLevel::kError,
+            "the stored plan of a session is dropped; until it makes another, the least recently "
+            "used chunk is evicted first",
+            {{"session", absl::StrCat(shm::Value(id))}, {"why", std::string(loaded.message())}});
   }
 }
 

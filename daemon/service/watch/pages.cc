@@ -19,7 +19,7 @@ absl::StatusOr<PageStart> FromToken(const std::string& token) {
     return start;
   }
   return absl::InvalidArgumentError(
-      "the page token is none that this daemon gave; begin the list again, without one");
+      "this daemon did not issue the page token; list again from the beginning, without a token");
 }
 
 }  // namespace geminid::service

@@ -215,7 +215,7 @@ class SuccessorTest : public ::testing::Test {
     ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
     EXPECT_THAT(Start(after, /*resume=*/true, {{}, {}}), ::testing::Each(::testing::Ne(0)));
     EXPECT_THAT(Words(), ::testing::AllOf(::testing::HasSubstr("left its state after step"),
-                                          ::testing::HasSubstr("what is most like them has")));
+                                          ::testing::HasSubstr("the most similar allocation has")));
     EXPECT_GE(MustFinish(before), 1);
   }
 

@@ -128,8 +128,10 @@ TEST(AgentMessages, WrongFactsOfAGpu_AreRefused) {
               HasSubstr("no text"));
   EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->pci[0] = '\n'; }), HasSubstr("no text"));
   EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->uuid[0] = 'x'; }), HasSubstr("no UUID"));
-  EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->numa_node = -2; }), HasSubstr("at no place"));
-  EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->is_mig = 2; }), HasSubstr("at no place"));
+  EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->numa_node = -2; }),
+              HasSubstr("impossible NUMA node"));
+  EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->is_mig = 2; }),
+              HasSubstr("impossible NUMA node"));
   EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->total_bytes = 0; }), HasSubstr("of 0 bytes"));
   EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->free_bytes = ~uint64_t{0}; }), HasSubstr("free"));
   for (const uint64_t granularity : {uint64_t{0}, uint64_t{3}, uint64_t{1} << 40}) {
@@ -176,7 +178,7 @@ TEST(AgentMessages, OtherSizesAndMagics_AreRefused) {
   EXPECT_FALSE(ReadRequest({}).ok());
   EXPECT_FALSE(ReadRequest(Bytes(request).first(sizeof(request) - 1)).ok());
   EXPECT_FALSE(ReadReply(Bytes(request), 0).ok());
-  EXPECT_THAT(RequestError({}), HasSubstr("no message of geminid"));
+  EXPECT_THAT(RequestError({}), HasSubstr("not a message of geminid"));
 }
 
 TEST(AgentMessages, Uuid_IsParsedAsCudaHasIt) {

@@ -43,7 +43,7 @@ TEST(Supervision, Beginning_StartsAtOnceAndWaitsForTheHello) {
   EXPECT_EQ(supervision.Next(At(61)), Action::kKill);
   EXPECT_EQ(supervision.Next(At(61)), Action::kNone);
   EXPECT_EQ(supervision.state(), AgentState::kEnding);
-  EXPECT_THAT(supervision.why(), HasSubstr("said nothing for 60 s"));
+  EXPECT_THAT(supervision.why(), HasSubstr("sent nothing for 60 s"));
 }
 
 TEST(Supervision, IdleAgent_IsAskedForItsHealthOncePerPeriod) {

@@ -32,9 +32,10 @@ TEST(DeviceList, Mistakes_AreSaidWithTheirPlace) {
   EXPECT_THAT(Error("host:0"), StartsWith("character 1: 'host:0' is not host:INDEX=MEMORY"));
   EXPECT_THAT(Error("host"), StartsWith("character 1: 'host' is not host:INDEX=MEMORY"));
   EXPECT_THAT(Error("host=0:8GiB"), StartsWith("character 1: 'host=0:8GiB' is not"));
-  EXPECT_THAT(Error("host:0=8GiB,hots:1=8GiB"),
-              StartsWith("character 13: 'hots' is no kind of device; there are host and cuda; did "
-                         "you mean 'host'?"));
+  EXPECT_THAT(
+      Error("host:0=8GiB,hots:1=8GiB"),
+      StartsWith("character 13: 'hots' is not a kind of device; the kinds are host and cuda; did "
+                 "you mean 'host'?"));
   for (const char* index : {"", "-1", "+1", "64", "0x0", " 0"}) {
     EXPECT_THAT(
         Error(std::string("host:") + index + "=1GiB"),
@@ -44,7 +45,7 @@ TEST(DeviceList, Mistakes_AreSaidWithTheirPlace) {
   EXPECT_THAT(Error("host:0=32"), StartsWith("character 8: '32' has no unit"));
   EXPECT_THAT(Error("host:0=8GiB@x"), StartsWith("character 13: 'x' is not a NUMA node"));
   EXPECT_THAT(Error("host:0=8GiB@1@2"), HasSubstr("'1@2' is not a NUMA node"));
-  EXPECT_THAT(Error("host:0=8GiB, host:1=8GiB"), StartsWith("character 13: ' host' is no kind"));
+  EXPECT_THAT(Error("host:0=8GiB, host:1=8GiB"), StartsWith("character 13: ' host' is not a kind"));
 }
 
 TEST(DeviceList, Gpus_MayHaveASizeAndAName) {
@@ -74,7 +75,7 @@ TEST(DeviceList, MistakesWithGpus_AreSaidWithTheirPlace) {
   EXPECT_THAT(Error("cuda:0=1GiB@3b:00.0"), HasSubstr("'3b:00.0' is neither"));
   EXPECT_THAT(Error("cuda:x"), StartsWith("character 6: 'x' is not an index"));
   EXPECT_THAT(Error("cuda=8GiB"), StartsWith("character 1: 'cuda=8GiB' is not host:INDEX"));
-  EXPECT_THAT(Error("gpu:0=8GiB"), StartsWith("character 1: 'gpu' is no kind of device"));
+  EXPECT_THAT(Error("gpu:0=8GiB"), StartsWith("character 1: 'gpu' is not a kind of device"));
 }
 
 TEST(DeviceList, GpuNames_AreUuidsAndPciAddresses) {

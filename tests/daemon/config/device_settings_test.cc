@@ -63,7 +63,7 @@ TEST(DeviceSettings, GapsAndTwins_AreRefused) {
 TEST(DeviceSettings, WhatAFileSaysOfGpus_IsChecked) {
   EXPECT_EQ(Wrong("cuda:0", [](v1::Device*) {}), "");
   EXPECT_THAT(Wrong("cuda:0", [](v1::Device* gpu) { gpu->set_numa_node(1); }),
-              HasSubstr("numa_node: a GPU is where it is"));
+              HasSubstr("numa_node: the NUMA node of a GPU is fixed"));
   EXPECT_THAT(Wrong("cuda:0", [](v1::Device* gpu) { gpu->set_gpu("0"); }), HasSubstr("gpu: '0'"));
   EXPECT_THAT(Wrong("host:0=1GiB", [](v1::Device* host) { host->set_gpu("0000:3b:00.0"); }),
               HasSubstr("the kind is not cuda"));
@@ -74,9 +74,9 @@ TEST(DeviceSettings, WhatAFileSaysOfGpus_IsChecked) {
               HasSubstr("memory"));
   EXPECT_THAT(Wrong("cuda:0", [](v1::Device* gpu) { gpu->set_kind("tpu"); }), HasSubstr("kind"));
   EXPECT_THAT(Wrong("cuda", [](v1::Device* all) { all->set_memory("1GiB"); }),
-              HasSubstr("all_gpus is for the kind cuda and stands alone"));
+              HasSubstr("all_gpus needs the kind cuda and no other field"));
   EXPECT_THAT(Wrong("cuda", [](v1::Device* all) { all->set_kind("host"); }),
-              HasSubstr("all_gpus is for the kind cuda"));
+              HasSubstr("all_gpus needs the kind cuda"));
   EXPECT_FALSE(CheckArenaSize(shm::kMaxArenaBytes + 1).ok());
   EXPECT_TRUE(CheckArenaSize(shm::kMaxArenaBytes).ok());
 }

@@ -87,7 +87,7 @@ TEST(CheckGuarantees, MoreThanThereIs_IsRefusedWithBothNumbers) {
   settings.quotas[0].guaranteed_by_device[1] = 3 * kMiB;
   const absl::Status refused = CheckGuarantees(settings);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("5.0 MiB of device 1, of which there are 4.0 MiB"));
+  EXPECT_THAT(refused.message(), HasSubstr("5.0 MiB of device 1, but there are only 4.0 MiB"));
 }
 
 }  // namespace

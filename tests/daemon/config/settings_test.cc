@@ -101,7 +101,7 @@ TEST_F(SettingsTest, BadValuesInAFile_AreAllReportedWithTheirPlaces) {
   EXPECT_THAT(error, HasSubstr(path + ":3:3: keep_time: '-1s' is not a time"));
   EXPECT_THAT(error, HasSubstr(path + ":4:1: log_level: 'inof' is not debug"));
   EXPECT_THAT(error, HasSubstr("did you mean 'info'?"));
-  EXPECT_THAT(error, HasSubstr(path + ":5:1: socket_mode: '660' is no permission"));
+  EXPECT_THAT(error, HasSubstr(path + ":5:1: socket_mode: '660' is not a permission"));
   EXPECT_THAT(error, HasSubstr(path + ":6:1: metrics_listen: 'localhost' is not ADDRESS:PORT"));
   EXPECT_THAT(error, HasSubstr(path + ":7:1: tickets_in_flight: 33 is not from 1 to 32"));
   EXPECT_THAT(error, HasSubstr(path + ":9:3: quotas[0].tenant: tenant 'bob' is not uid:NUMBER"));
@@ -190,7 +190,7 @@ TEST_F(SettingsTest, MetricsListen_Forms) {
   }
   for (const char* name : {"localhost:9464", "*:9464", "127.0.0.1.:9464"}) {
     sources_.flags = {{"metrics_listen", name}};
-    EXPECT_THAT(Error(), HasSubstr("is no numeric address; write 127.0.0.1")) << name;
+    EXPECT_THAT(Error(), HasSubstr("is not a numeric address; write 127.0.0.1")) << name;
   }
 }
 
@@ -270,7 +270,7 @@ TEST_F(SettingsTest, DeviceOfAHigherSource_OverridesTheOthersDeviceMemory) {
 
 TEST_F(SettingsTest, BadDevices_AreReportedWithTheirPlaces) {
   sources_.flags = {{"device", "host:0=8GiB,hots:1=8GiB"}};
-  EXPECT_THAT(Error(), HasSubstr("flag --device: character 13: 'hots' is no kind of device"));
+  EXPECT_THAT(Error(), HasSubstr("flag --device: character 13: 'hots' is not a kind of device"));
   EXPECT_THAT(Error(), HasSubstr("did you mean 'host'?"));
   sources_.flags = {{"device", "host:0=8GiB,host:0=8GiB"}};
   EXPECT_THAT(Error(), HasSubstr("flag --device: device 0 is given twice"));
@@ -279,7 +279,7 @@ TEST_F(SettingsTest, BadDevices_AreReportedWithTheirPlaces) {
   sources_.flags.clear();
   const std::string path =
       WriteFile("config_version: 1\ndevice {\n  index: 0\n  kind: \"gpu\"\n  memory: \"8Gi\"\n}\n");
-  EXPECT_THAT(Error(), HasSubstr(path + ":4:3: device[0].kind: 'gpu' is no kind of device"));
+  EXPECT_THAT(Error(), HasSubstr(path + ":4:3: device[0].kind: 'gpu' is not a kind of device"));
   EXPECT_THAT(Error(), HasSubstr(path + ":5:3: device[0].memory: '8Gi' is not a size"));
 }
 

@@ -100,8 +100,9 @@ TEST(AssignGpus, MissingGpu_IsSaidWithThoseThatAreThere) {
   EXPECT_THAT(Assigned("cuda:0,cuda:1,cuda:2", Gpus(2)),
               AllOf(HasSubstr("gpu 0 90, gpu 1 90, none (no GPU is left for it; there are "),
                     HasSubstr(UuidOf(1))));
-  EXPECT_THAT(Assigned("cuda:0,cuda:1@0000:ff:00.0", Gpus(1)),
-              HasSubstr("none (no GPU is 0000:ff:00.0; there are Some GPU at 00000000:3A:00.0"));
+  EXPECT_THAT(
+      Assigned("cuda:0,cuda:1@0000:ff:00.0", Gpus(1)),
+      HasSubstr("none (no GPU is called 0000:ff:00.0; there are Some GPU at 00000000:3A:00.0"));
 }
 
 TEST(AssignGpus, NothingToServe_IsAnErrorThatSaysWhy) {
@@ -113,9 +114,9 @@ TEST(AssignGpus, NothingToServe_IsAnErrorThatSaysWhy) {
 
 TEST(AssignGpus, OneGpuTwiceOrTooSmall_IsRefused) {
   EXPECT_THAT(Assigned(absl::StrCat("cuda:0@", UuidOf(0), ",cuda:1@0000:3a:00.0"), Gpus(2)),
-              HasSubstr("device 1 is to be GPU 0000:3a:00.0, which another device is already"));
+              HasSubstr("device 1 names GPU 0000:3a:00.0, which another device has already"));
   EXPECT_THAT(Assigned("cuda:0=101GiB", Gpus(1)),
-              AllOf(HasSubstr("device 0 is to hand out 101"), HasSubstr("100")));
+              AllOf(HasSubstr("device 0 cannot hand out 101"), HasSubstr("100")));
 }
 
 TEST(AssignGpus, DevicesOfTheHost_NeedNoDriver) {

@@ -200,7 +200,7 @@ TEST_F(GpuAgentTest, HungAgent_IsKilledAndTheCallRefused) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("device 1 (cuda, 8.0 GiB) has no new memory now"),
-                    HasSubstr("did not answer"), HasSubstr("stays good")));
+                    HasSubstr("did not answer"), HasSubstr("stays valid")));
   ::setenv(kFault, "", 1);
   Await([](const AgentReading& reading) {
     return reading.state == AgentState::kServing && reading.restarts > 0;
@@ -240,7 +240,7 @@ TEST_F(GpuAgentTest, AgentsThatMayNotServe_AreSaidWhy) {
 TEST_F(GpuAgentTest, AgentThatSaysNoHello_IsSaidWhy) {
   Start("hang_hello", ImpatientForHello());
   const AgentReading reading = Await([](const AgentReading& now) { return !now.why.empty(); });
-  EXPECT_THAT(reading.why, HasSubstr("it said nothing for 0.2 s"));
+  EXPECT_THAT(reading.why, HasSubstr("it sent nothing for 0.2 s"));
 }
 
 TEST_F(GpuAgentTest, AgentThatNeverStarts_IsGivenUpUntilRetry) {

@@ -184,7 +184,7 @@ TEST_F(Attach, ManySilentConnections_DoNotKeepOthersOut) {
   shm::Welcome welcome;
   std::memcpy(&welcome, answer.bytes.data(), sizeof(welcome));
   EXPECT_THAT(welcome.error, HasSubstr(absl::StrCat("uid:", ::getuid())));
-  EXPECT_THAT(welcome.error, HasSubstr("say hello at once"));
+  EXPECT_THAT(welcome.error, HasSubstr("send the hello at once"));
 }
 
 // A busy machine exceeds this rate.

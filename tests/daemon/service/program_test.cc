@@ -203,7 +203,7 @@ TEST_F(Program, ConfigErrors_Exit78) {
 TEST_F(Program, DeviceFlags_AddUpAndAreChecked) {
   EXPECT_EQ(Run({"--check-config", "--device", "host:1=1MiB", "--device", "host:0=1MiB"}), 0);
   EXPECT_EQ(Run({"--check-config", "--device", "host:0=1MiB,hots:1=1MiB"}), 78);
-  EXPECT_THAT(Output(), HasSubstr("flag --device: character 13: 'hots' is no kind of device"));
+  EXPECT_THAT(Output(), HasSubstr("flag --device: character 13: 'hots' is not a kind of device"));
   EXPECT_THAT(Output(), HasSubstr("did you mean 'host'?"));
   EXPECT_EQ(Run({"--check-config", "--device", "host:0=1MiB", "--device-memory", "1MiB"}), 78);
   EXPECT_THAT(Output(), HasSubstr("device and device_memory are both given"));
@@ -263,7 +263,7 @@ TEST_F(Program, Sighup_DoesNotEndAPrivateDaemon) {
          absl::StrCat(::getpid())});
   WaitUntilReady();
   ::kill(pid_, SIGHUP);
-  WaitUntilItSays("nothing to read again");
+  WaitUntilItSays("no configuration to read again");
   EXPECT_TRUE(RawClient::Attach(Socket()).ok());
 }
 
@@ -418,7 +418,8 @@ TEST_F(Program, MetricsAddressOfAnotherMachine_Exits78WithAdvice) {
   EXPECT_EQ(Run({"--socket", Socket(), "--host-memory", "1MiB", "--device-memory", "1MiB",
                  "--metrics-listen", "192.0.2.1:1"}),
             78);
-  EXPECT_THAT(Output(), HasSubstr("192.0.2.1:1 is of another machine; give one of this machine's"));
+  EXPECT_THAT(Output(),
+              HasSubstr("192.0.2.1:1 is not an address of this machine; give one that is"));
 }
 
 TEST_F(Program, MoreMemoryThanTheMachineHas_Exits78WithNumbers) {

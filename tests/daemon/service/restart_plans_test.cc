@@ -106,7 +106,7 @@ class RestartPlans : public RestartTest {
     const absl::Status started = env_.Start(options_);
     const std::string log = ::testing::internal::GetCapturedStderr();
     ASSERT_TRUE(started.ok()) << started;
-    EXPECT_THAT(log, HasSubstr("the plan that was kept of a session is given up"));
+    EXPECT_THAT(log, HasSubstr("the stored plan of a session is dropped"));
     EXPECT_THAT(log, HasSubstr(why));
     EXPECT_EQ(Check(), absl::OkStatus());
     EXPECT_EQ(KeptOf(*session_), nullptr);
@@ -223,7 +223,7 @@ TEST_F(RestartPlans, PlanThatIsCutOff_IsGivenUpAlone) {
   MakePlan({0, 2, 3, 1});
   env_.Stop();
   ChangeKept(PlanName(1), [](std::string* file) { file->resize(20); });
-  ExpectGivenUp("it is cut off");
+  ExpectGivenUp("it is truncated");
 }
 
 TEST_F(RestartPlans, PlanOfAnotherRelease_IsGivenUpAlone) {
@@ -251,7 +251,7 @@ TEST_F(RestartPlans, PlanOfAnotherSession_IsGivenUpAlone) {
   const std::string file = *base::ReadMemfd(kept_.Of(others), kMiB);
   ChangeKept(PlanName(1), [&](std::string* mine) { *mine = file; });
   Kept::Store(&kept_).Remove(others).IgnoreError();
-  ExpectGivenUp(absl::StrCat("it is of session ", other->id()));
+  ExpectGivenUp(absl::StrCat("it belongs to session ", other->id()));
 }
 
 TEST_F(RestartPlans, DamagedNewerPlan_LeavesTheOlderOne) {

@@ -132,7 +132,8 @@ TEST_F(Migration, WhileAHostIsMadeReady_IsTheOnlyChangeAndWaitsForIt) {
   v1::ScaleRequest none;
   grpc::ClientContext context;
   const grpc::Status refused = hosts_.at("home")->jobs->ScaleJob(&context, second, &none);
-  EXPECT_THAT(refused.error_message(), HasSubstr("was asked to go on at beta with 2 ranks before"));
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("was already asked to go on at beta with 2 ranks"));
   ASSERT_TRUE(WaitForStep(*trainer, step + 4)) << "it trains meanwhile: " << trainer->output();
   EXPECT_EQ(RanksAt("home"), 2u);
   std::ofstream(goes) << "go";

@@ -79,7 +79,7 @@ TEST_F(ScalingOverHosts, WhileAHostIsMadeReady_IsTheOnlyChangeAndWaitsForIt) {
   v1::ScaleRequest none;
   grpc::ClientContext context;
   const grpc::Status refused = hosts_.at(first_)->jobs->ScaleJob(&context, second, &none);
-  EXPECT_THAT(refused.error_message(), HasSubstr("was asked for 4 ranks before"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("was already asked for 4 ranks"));
   ASSERT_TRUE(trainer->WaitFor(absl::StrCat("makes ", second_, " ready for 2 ranks")));
   ASSERT_TRUE(WaitForStep(*trainer, LastStep(log_) + 4)) << "it trains meanwhile";
   EXPECT_EQ(RanksAtAll(), 2u);

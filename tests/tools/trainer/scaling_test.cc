@@ -269,7 +269,7 @@ TEST_F(ScalingRefusals, OfASecondRequestBeforeTheFirstIsDone_NameTheFirst) {
   grpc::ClientContext context;
   const grpc::Status second = jobs_->ScaleJob(&context, request, &scale);
   EXPECT_EQ(second.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_THAT(second.error_message(), HasSubstr("was asked for 4 ranks before"));
+  EXPECT_THAT(second.error_message(), HasSubstr("was already asked for 4 ranks"));
   EXPECT_EQ(AwaitEnd(first).state(), "done");
   trainer.Signal(SIGINT);
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();

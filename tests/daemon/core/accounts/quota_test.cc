@@ -88,7 +88,7 @@ TEST(Refusal, OfADevice_NamesIt) {
 
 TEST(Refusal, NobodyHoldsAny_IsSaid) {
   EXPECT_THAT(std::string(ToStatus({.account = kDevice0}).message()),
-              HasSubstr("nobody holds any"));
+              HasSubstr("no job holds any"));
 }
 
 TEST(Quota, LineOfACgroupOrUser_HoldsForEachTenantBelowIt) {

@@ -27,7 +27,7 @@ constexpr Claim kClaims[] = {
     {"lives on the device only", "device copy", "there"},
     {"It is resident", "device copy", "there"},
     {"being filled", "device copy", "there"},
-    {"is leaving", "device copy", "there"},
+    {"is being evicted", "device copy", "there"},
     {"It has no copy on", "device copy", "none"},
     {"no copy on", "device copy", "none"},
     {"the device copy is newer", "device copy", "there"},
@@ -39,8 +39,8 @@ constexpr Claim kClaims[] = {
     {"newer than its home", "home", "there"},
     {"no home", "home", "none"},
     {"the only one", "home", "none"},
-    {"leave first", "may leave", "yes"},
-    {"leaves first", "may leave", "yes"},
+    {"are evicted first", "may leave", "yes"},
+    {"is evicted first", "may leave", "yes"},
     {"would be evicted", "may leave", "yes"},
     {"cannot be evicted", "may leave", "no"},
     {"The plan uses it", "used by the plan", "yes"},
@@ -73,7 +73,7 @@ std::string WhyNot(const ChunkFacts& facts, bool leased) {
   if (facts.status.residency != Residency::kResident) return "it has no device copy";
   if (facts.other_transfers > 0) return "1 transfer uses its device copy";
   if (facts.status.state != ChunkState::kHold && facts.status.state != ChunkState::kFree) {
-    return "only HOLD and FREE may leave";
+    return "only HOLD and FREE can be evicted";
   }
   if (facts.status.dirty && facts.identity.has_home()) return "it is newer than its home";
   if (facts.status.dirty) return "its device copy was written and is the only one";
@@ -141,9 +141,9 @@ TEST(Explain, EverySentence_EndsAndIsSaidOnce) {
 }
 
 TEST(ContradictionIn, SentencesThatOnceWereSaid_AreFound) {
-  EXPECT_THAT(ContradictionIn({"The plan does not use it: such chunks leave first.",
+  EXPECT_THAT(ContradictionIn({"The plan does not use it: such chunks are evicted first.",
                                "It cannot be evicted: it is leased."}),
-              HasSubstr("'leave first' against 'cannot be evicted'"));
+              HasSubstr("'are evicted first' against 'cannot be evicted'"));
   EXPECT_NE(ContradictionIn(
                 {"It has no home: it lives on the device only.", "It has no copy on device 0."}),
             "");
@@ -170,8 +170,8 @@ TEST(Explain, OfGatheredWeightsThatAreNowhere_SaysWhenceTheyComeAndWhen) {
   facts.next_use = 3;
   const std::vector<std::string> lines = Explain(facts);
   EXPECT_EQ(lines[1],
-            "It has no home in host memory, and no copy on device 0 now: what is in it is made "
-            "from the ranks' shards, which have chunks of their own, when an operator uses it.");
+            "It has no home in host memory, and no copy on device 0 now: its contents are gathered "
+            "from the ranks' shards, which are other chunks, when an operator uses it.");
   EXPECT_EQ(lines[2], "The plan uses it next in 3 moments (now is moment 0 of 8).");
 }
 

@@ -245,7 +245,7 @@ TEST_F(JobSharingTest, ANumberThatSomebodyAskedFor_StaysUntilTheDaemonMayChooseA
   done.set_state("done");
   Offer(done);
   const v1::OfferScaleResponse none =
-      OfferUntil(offer, [&] { return Why("a").find("somebody asked for that number") == 0; });
+      OfferUntil(offer, [&] { return Why("a").find("a user asked for that number") == 0; });
   EXPECT_EQ(none.number(), 0u);
   const grpc::Status released = Scale("a", 0);
   EXPECT_TRUE(released.ok()) << released.error_message();
@@ -454,7 +454,7 @@ TEST_F(JobSharingTest, View_OfAJobThatSaysAFalseNumberOfRanks_HasThoseOfTheLedge
     const NodeView view = View({Said("a", said, 4)});
     ASSERT_EQ(view.jobs.size(), 1u);
     EXPECT_EQ(view.jobs[0].ranks, 2u);
-    EXPECT_THAT(view.jobs[0].fixed, HasSubstr("the daemon has memory of 2 ranks for it"));
+    EXPECT_THAT(view.jobs[0].fixed, HasSubstr("the daemon has handed out memory for 2 ranks"));
   }
   EXPECT_EQ(View({Said("a", 2, 4)}).jobs[0].fixed, "");
 }

@@ -98,7 +98,7 @@ TEST_F(ScaleRequestsTest, TwoAtOnce_AreRefusedUntilTheFirstHasEnded) {
   Offer(1);
   const auto first = Ask(4);
   ASSERT_TRUE(first.ok());
-  EXPECT_THAT(Refusal(1), HasSubstr("was asked for 4 ranks before"));
+  EXPECT_THAT(Refusal(1), HasSubstr("was already asked for 4 ranks"));
   Offer(1, first->number(), "refused");
   EXPECT_TRUE(Ask(1).ok());
 }
@@ -148,7 +148,7 @@ TEST_F(ScaleRequestsTest, OfNewRanksThatTakeLongToStart_WaitForThem) {
   ASSERT_TRUE(asked.ok());
   Offer(1, asked->number(), "taken");
   attached_ = {};
-  EXPECT_THAT(Refusal(1), HasSubstr("was asked for 4 ranks before"));
+  EXPECT_THAT(Refusal(1), HasSubstr("was already asked for 4 ranks"));
   attached_ = {{9, kMine}};
   now_ = now_ + ScaleRequests::kSilence + ScaleRequests::kSilence;
   EXPECT_EQ(StateOf(asked->number()), "taken");
@@ -378,7 +378,7 @@ TEST_F(MoveRequestsTest, WithoutANumber_AreForAsManyRanksAsThereAre) {
   const v1::OfferScaleResponse told = Offer(1);
   EXPECT_EQ(told.host(), "beta");
   EXPECT_EQ(told.ranks(), 2u);
-  EXPECT_THAT(Refusal(4), HasSubstr("was asked to go on at beta with 2 ranks before"));
+  EXPECT_THAT(Refusal(4), HasSubstr("was already asked to go on at beta with 2 ranks"));
 }
 
 TEST_F(MoveRequestsTest, OfAJobThatCannot_AreRefusedWithTheReason) {

@@ -81,7 +81,7 @@ TEST(DescribeDevices, NodeThatIsMissingOrTooSmall_IsRefusedWithNumbers) {
       Describe(SettingsWith({{.bytes = kMiB, .numa_node = 2}}), TwoNodes()).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(missing.message()),
-              AllOf(HasSubstr("device 0 (host, 1.0 MiB) is to lie on NUMA node 2"),
+              AllOf(HasSubstr("device 0 (host, 1.0 MiB) is configured on NUMA node 2"),
                     HasSubstr("node 0: 4.0 GiB, node 1: 2.0 GiB")));
   const absl::Status full =
       Describe(

@@ -80,7 +80,7 @@ TEST(KeptPlan, AnyByteThatChanged_IsNoticed) {
 TEST(KeptPlan, OfAnotherReleaseOrSession_SaysSo) {
   const KeptPlan kept = MakeKept(PlannedChain(3, 2 * kMiB));
   EXPECT_THAT(std::string(kept.Read(shm::SessionId{8}).status().message()),
-              HasSubstr("it is of session 7"));
+              HasSubstr("it belongs to session 7"));
   std::string file = *base::ReadMemfd(kept.fd(), kMiB);
   ++file[offsetof(KeptPlanHeader, version)];
   EXPECT_EQ(ReadOf(file).code(), StatusCode::kFailedPrecondition);

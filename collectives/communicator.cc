@@ -311,7 +311,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
 
 absl::StatusOr<Survivors> Communicator::Shrink() {
   backend_->Abort(absl::AbortedError(
-      absl::StrCat("rank ", Rank(), " makes the group anew of the ranks that are left")));
+      absl::StrCat("rank ", Rank(), " shrinks the group to the ranks that are left")));
   auto survivors = backend_->DoShrink();
   if (survivors.ok()) survivors->communicator->SetTimeout(timeout());
   return survivors;

@@ -75,8 +75,8 @@ absl::Status CommunicatorBackend::LookForTheDead() {
 absl::StatusOr<Survivors> CommunicatorBackend::DoShrink() {
   return absl::UnimplementedError(
       absl::StrCat(BackendName(),
-                   ": a group cannot be made anew of its survivors; shrink the communicator that "
-                   "it was made over, and connect anew"));
+                   ": this group cannot shrink to its survivors; shrink the communicator that the "
+                   "group was made over, and connect a new group"));
 }
 
 absl::Status CommunicatorBackend::CopyOwn(const std::byte* from, size_t bytes, std::byte* to) {

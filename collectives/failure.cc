@@ -13,17 +13,17 @@ std::string NameRanks(std::span<const int> ranks) {
 absl::Status TimeoutError(const Operation& operation, std::span<const int> absent, int waiting_rank,
                           absl::Duration timeout) {
   return absl::DeadlineExceededError(absl::StrFormat(
-      "%s: %s did not arrive within %s (rank %d waited); see what it is doing, for all ranks must "
-      "make the same calls in the same order, or raise the communicator's timeout",
+      "%s: %s did not arrive within %s (rank %d waited); all ranks must make the same calls in the "
+      "same order: see what that rank does, or raise the communicator's timeout",
       Describe(operation), NameRanks(absent), absl::FormatDuration(timeout), waiting_rank));
 }
 
 absl::Status ShrinkTimeoutError(std::span<const int> absent, int waiting_rank,
                                 absl::Duration timeout) {
-  return absl::DeadlineExceededError(absl::StrFormat(
-      "Shrink: %s did not call it within %s, and did not die (rank %d waited); all that are left "
-      "must call it",
-      NameRanks(absent), absl::FormatDuration(timeout), waiting_rank));
+  return absl::DeadlineExceededError(
+      absl::StrFormat("Shrink: %s did not call it within %s, and did not die (rank %d waited); all "
+                      "survivors must call Shrink",
+                      NameRanks(absent), absl::FormatDuration(timeout), waiting_rank));
 }
 
 absl::Status DeathError(int dead_rank) {
@@ -34,15 +34,15 @@ absl::Status DeathError(int dead_rank) {
 absl::Status DeathError(const Death& death) {
   if (death.silence == absl::ZeroDuration()) return DeathError(death.rank);
   return absl::UnavailableError(absl::StrFormat(
-      "rank %d at %s was not heard of for %s: its host, the network or the process is gone or "
-      "stands still; go on without it, or raise GEMINID_SILENCE",
+      "nothing was heard from rank %d at %s for %s: its process, its host or the network failed or "
+      "stands still; shrink to the other ranks, or raise GEMINID_SILENCE",
       death.rank, death.address, absl::FormatDuration(death.silence)));
 }
 
 absl::Status ForsakenError(int rank) {
   return absl::UnavailableError(
-      absl::StrFormat("Shrink: the others heard nothing of rank %d for so long that they go on "
-                      "without it; end it",
+      absl::StrFormat("Shrink: the other ranks heard nothing from rank %d for so long that they go "
+                      "on without it; end this process",
                       rank));
 }
 

@@ -53,7 +53,8 @@ class AsyncCommunicator::Queue {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
       if (running_ || !waiting_.empty()) {
-        communicator_->Abort("the rank let go of the group before all of its operations were done");
+        communicator_->Abort(
+            "the rank destroyed the group before all of the group's operations were done");
       }
     }
     changed_.notify_all();

@@ -31,7 +31,8 @@ absl::Status Pending::State::Wait(absl::Duration timeout) const {
   std::unique_lock lock(mutex_);
   if (changed_.wait_until(lock, deadline.time(), [this] { return ready_; })) return status_;
   return absl::DeadlineExceededError(absl::StrCat("the request was not complete within ",
-                                                  absl::FormatDuration(timeout), "; it goes on"));
+                                                  absl::FormatDuration(timeout),
+                                                  "; the request continues, so wait again"));
 }
 
 void Pending::State::Then(Callback callback) {

@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Mesh::Connect(
     Communicator& world, std::initializer_list<std::string_view> along) const {
   if (world.WorldSize() != world_size_) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("the mesh %s is of %d ranks and the communicator of %d", ToString(),
+        absl::StrFormat("the mesh %s has %d ranks, and the communicator has %d", ToString(),
                         world_size_, world.WorldSize()));
   }
   std::string name = "mesh";

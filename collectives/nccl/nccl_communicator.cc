@@ -319,7 +319,7 @@ class NcclBackend final : public CommunicatorBackend {
           Reduce(operation, rows, static_cast<size_t>(WorldSize()), count, out, group_->stream());
       if (status != kernels::Status::kUnsupported) return kernels::FromKernel(status, "ReduceRows");
       return absl::UnavailableError(
-          absl::StrCat("the GPU did not take ReduceRows: ", kernels::cuda::LastRefusal()));
+          absl::StrCat("the GPU refused ReduceRows: ", kernels::cuda::LastRefusal()));
     }));
   }
 

@@ -95,9 +95,9 @@ absl::StatusOr<std::byte*> NcclGroup::Grow(size_t bytes, Room* room) {
   room->bytes = bytes;
   Register(room->span());
   if (MayGive(room->span())) return room->span().data();
-  return absl::UnavailableError(absl::StrCat(
-      "NCCL: ncclCommRegister did not take ", bytes,
-      " bytes, although it was told of other memory; NCCL_LOCAL_REGISTER=0 does without"));
+  return absl::UnavailableError(absl::StrCat("NCCL: ncclCommRegister refused ", bytes,
+                                             " bytes after it accepted other memory; set "
+                                             "NCCL_LOCAL_REGISTER=0 to run without registration"));
 }
 
 bool NcclGroup::TellAll(size_t staging_bytes) {
@@ -228,7 +228,7 @@ absl::Status NcclGroup::Await(const std::string& what, absl::Duration timeout,
       if (!failure.ok()) return failure;
       return absl::DeadlineExceededError(
           absl::StrCat("NCCL: ", what, ": not done within ", absl::FormatDuration(timeout),
-                       " although all ranks have come; see NCCL_DEBUG=INFO"));
+                       " although all ranks take part; see the output with NCCL_DEBUG=INFO"));
     }
     std::this_thread::sleep_for(sleep);
     sleep = std::min(2 * sleep, kLongestSleep);

@@ -316,7 +316,7 @@ class Guest {
     if (absl::IsResourceExhausted(offer.status())) return Fail(offer.status());
     if (!offer.ok()) return offer.status();
     if (offer->size() != static_cast<size_t>(world_size_) + 1) {
-      return Fail(absl::InvalidArgumentError("rank 0 sent another number of descriptors"));
+      return Fail(absl::InvalidArgumentError("rank 0 sent a wrong number of descriptors"));
     }
     (void)Say(absl::OkStatus(), {});
     GEMINID_RETURN_IF_ERROR(ReceiveAnswer(0).status());
@@ -350,7 +350,7 @@ class Guest {
 
   absl::StatusOr<std::vector<base::UniqueFd>> ReceiveAnswer(size_t most_fds) {
     GEMINID_RETURN_IF_ERROR(AwaitRecord(socket_.get(), deadline_, look_,
-                                        "rank 0 is there, but some other rank did not come"));
+                                        "rank 0 is there, but another rank is missing"));
     Answer answer;
     auto fds =
         ReceiveRecord(socket_.get(), std::as_writable_bytes(std::span(&answer, 1)), most_fds);
@@ -382,7 +382,7 @@ absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_
     if (deadline.Passed()) {
       return absl::DeadlineExceededError(absl::StrFormat(
           "rank 0 did not come to the rendezvous of one host within %s (rank %d waited; %s); see "
-          "whether it lives, and whether all ranks make the same calls in the same order",
+          "whether rank 0 lives, and whether all ranks make the same calls in the same order",
           absl::FormatDuration(timeout), rank, std::string(meeting.status().message())));
     }
     if (look) GEMINID_RETURN_IF_ERROR(look());

@@ -146,7 +146,8 @@ absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<
   }
   if (static_cast<size_t>(received) != record.size() ||
       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    return absl::InvalidArgumentError("a record of another size; do all ranks run the same build?");
+    return absl::InvalidArgumentError(
+        "a rank sent a record of another size; do all ranks run the same build?");
   }
   return fds;
 }

@@ -87,7 +87,7 @@ absl::Status Member::AwaitWelcome(const base::Deadline& deadline) {
   if (!welcome_.empty()) {
     auto places = DecodePlaces(welcome_);
     if (!places.has_value() || places->size() != static_cast<size_t>(world_size_)) {
-      return absl::InternalError("rank 0 sent something else than the places of all ranks");
+      return absl::InternalError("rank 0 did not send the addresses of all ranks");
     }
     places_ = *std::move(places);
     return absl::OkStatus();

@@ -28,7 +28,7 @@ constexpr std::chrono::seconds kPromptly{2};  // the bound on noticing a death
 constexpr int kFar = 2;                       // the rank at the end of the wire
 
 std::string Silent(int rank) {
-  return absl::StrCat("UNAVAILABLE: rank ", rank, " at 127.0.0.1 was not heard of for ");
+  return absl::StrCat("UNAVAILABLE: nothing was heard from rank ", rank, " at 127.0.0.1 for ");
 }
 
 // All ranks on one host. One of them reaches rank 0 over a wire.
@@ -143,7 +143,7 @@ TEST_F(Silence, OfAStoppedRank_IsADeathThatItHearsOfItself) {
     EXPECT_THAT(words, HasSubstr(" | good: 0,1,2"));
   }
   ranks.Continue(3);
-  EXPECT_THAT(ranks.Result(3), HasSubstr("the others heard nothing of rank 3 for so long"));
+  EXPECT_THAT(ranks.Result(3), HasSubstr("the other ranks heard nothing from rank 3 for so long"));
 }
 
 TEST_F(Silence, OfRankZero_IsToldToAll) {

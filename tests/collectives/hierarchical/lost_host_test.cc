@@ -185,7 +185,7 @@ TEST_F(LostHost, WhoseWireIsCutInAnyOperation_IsNamedAndLeftOut) {
   Make(3);
   if (hosts_ == nullptr) return;
   for (int host = 0; host < hosts_->count(); ++host) {
-    const std::string words = absl::StrCat(" at ", NetworkHosts::NameOf(host), " was not heard of");
+    const std::string words = absl::StrCat(" at ", NetworkHosts::NameOf(host), " for ");
     LoseAndShrink(host, ShareOf(host, hosts_->count(), CollectiveCalls()), words, CutsTheWire());
     EXPECT_TRUE(hosts_->Heal(host).ok());
   }
@@ -216,9 +216,9 @@ TEST_F(LostHost, WhoseWireIsCutAmidAnyOperation_IsNamedAndLeftOut) {
     Lose(host, jobs, CutsTheWire());
     const std::vector<int> left = RanksBut(host);
     const std::string words =
-        absl::StrCat("^UNAVAILABLE: rank [", host * kRanksEach, "-", host * kRanksEach + 1, "] at ",
-                     NetworkHosts::NameOf(host),
-                     " was not heard of .* [|] good: ", absl::StrJoin(left, ","), "$");
+        absl::StrCat("^UNAVAILABLE: nothing was heard from rank [", host * kRanksEach, "-",
+                     host * kRanksEach + 1, "] at ", NetworkHosts::NameOf(host),
+                     " for .* [|] good: ", absl::StrJoin(left, ","), "$");
     for (const auto& [name, ranks] : jobs) {
       SCOPED_TRACE(absl::StrCat(name, " without host ", host));
       for (const int r : left) EXPECT_THAT(ranks->Result(r), ContainsRegex(words));
@@ -286,8 +286,9 @@ TEST_F(LostHost, InAPartition_EachHalfNamesTheOther) {
   for (int r = 0; r < World(); ++r) {
     const std::string result = ranks.Result(r);
     const bool with_zero = r < World() / 2;
-    EXPECT_THAT(result, ContainsRegex(with_zero ? "rank [4-7] at 10.78.0.[34] was not heard of"
-                                                : "rank 0 at 10.78.0.1 was not heard of"));
+    EXPECT_THAT(result,
+                ContainsRegex(with_zero ? "nothing was heard from rank [4-7] at 10.78.0.[34]"
+                                        : "nothing was heard from rank 0 at 10.78.0.1"));
     EXPECT_THAT(result, testing::EndsWith(with_zero ? " | good: 0,1,2,3" : " | good: 4,5,6,7"));
   }
 }

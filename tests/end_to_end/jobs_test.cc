@@ -150,7 +150,8 @@ TEST_F(Jobs, StoppedWhileItWaitsForAdmission_EndsWithTheSignal) {
   ASSERT_TRUE(next.WaitForWords("waits: job next is queued")) << next.Words();
   kill(next.pid(), SIGTERM);
   EXPECT_EQ(next.WaitForEnd(kSeconds), 128 + SIGTERM) << next.Words();
-  EXPECT_THAT(next.Words(), HasSubstr("stopped while it waited for memory: job next is queued"));
+  EXPECT_THAT(next.Words(),
+              HasSubstr("stopped while the rank waited for memory: job next is queued"));
 }
 
 TEST_F(Jobs, EndedByTheOperator_EndsWithAReasonAndLeavesRoom) {

@@ -284,8 +284,8 @@ def test_of_bert_what_is_missing_or_cannot_be_is_said(tmp_path):
     assert "the mask token is 257" in refusal(*usual, "--mask-token", 257)
     assert "--mask-token is for masked language models" in refusal("--model", "gpt2-tiny", "--mask-token", 3, *usual[2:])
     masks = (*usual, "--mask-token", MASK)
-    assert "the family bert is not there yet with tensor" in refusal(*masks, "--parallel", "tensor=1d:2")
-    assert "sequence=ring is not there yet for encoders" in refusal(*masks, "--parallel", "sequence=ring:2")
-    assert "pipeline=zbv is not there yet for encoders" in refusal("--model", "bert-tiny", "--layers", 4, *usual[2:],
+    assert "the family bert does not work with tensor yet" in refusal(*masks, "--parallel", "tensor=1d:2")
+    assert "sequence=ring does not yet support encoders" in refusal(*masks, "--parallel", "sequence=ring:2")
+    assert "pipeline=zbv does not support encoders yet" in refusal("--model", "bert-tiny", "--layers", 4, *usual[2:],
                                                                       "--parallel", "pipeline=zbv:2", "--accumulate", 2)
     assert "an encoder: each token sees those after it" in refusal("generate", "--load", tmp_path / "saved", "--prompt", "a")

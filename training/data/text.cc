@@ -43,7 +43,7 @@ absl::Status CheckIsText(const std::string& file, std::span<const uint8_t> bytes
       std::find(bytes.begin() + static_cast<ptrdiff_t>(from), bytes.end(), uint8_t{0});
   if (zero == bytes.end()) return absl::OkStatus();
   const std::string_view view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return absl::InvalidArgumentError(absl::StrCat("'", file, "' is no text: its byte ",
+  return absl::InvalidArgumentError(absl::StrCat("'", file, "' is not text: its byte ",
                                                  zero - bytes.begin(), " is zero. ", KindOf(view)));
 }
 

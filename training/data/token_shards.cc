@@ -136,7 +136,8 @@ void LeaveOutValidation(const std::vector<std::string>& named, DataPaths* found)
   for (const std::string& path : found->files) {
     if (!is_left(path)) continue;
     found->left_out.push_back(
-        absl::StrCat("'", path, "' is for validation by its name; --shards ", path, " takes it"));
+        absl::StrCat("'", path, "' is left out, since it is for validation by its name; --shards ",
+                     path, " includes it"));
   }
   std::erase_if(found->files, is_left);
 }
@@ -185,7 +186,7 @@ absl::StatusOr<uint64_t> CheckHeader(const std::string& path, const HeaderFields
   if (file_bytes != expected) {
     return Bad(path, absl::StrCat("has ", file_bytes, " bytes, but its header announces ",
                                   fields.tokens, " tokens, which take ", expected,
-                                  file_bytes < expected ? ": it was cut short" : ""));
+                                  file_bytes < expected ? ": it was truncated" : ""));
   }
   *token_bytes = format.token_bytes;
   return announced;
@@ -233,15 +234,15 @@ absl::Status TokenShards::Add(const std::string& path) {
     shard.data_offset_bytes = kHeaderBytes;
   } else {
     if (const std::string kind = OtherKindOf(path, shard.mapping); !kind.empty()) {
-      return Bad(path, absl::StrCat("is no file of tokens but ", kind,
+      return Bad(path, absl::StrCat("is not a file of tokens but ", kind,
                                     "; move it elsewhere, or give --shards the files to learn"));
     }
     shard.token_bytes = vocabulary_ <= kSmallVocabulary ? sizeof(uint16_t) : sizeof(uint32_t);
     if (file_bytes % shard.token_bytes != 0) {
-      return Bad(path, absl::StrCat("has ", file_bytes, " bytes, which is no multiple of ",
-                                    shard.token_bytes,
-                                    ", the bytes of a token: it was cut short, "
-                                    "or is no file of tokens"));
+      return Bad(
+          path,
+          absl::StrCat("has ", file_bytes, " bytes, which is not a multiple of ", shard.token_bytes,
+                       ", the bytes of a token: it was truncated, or is not a file of tokens"));
     }
     shard.tokens = file_bytes / shard.token_bytes;
     GEMINID_RETURN_IF_ERROR(CheckTokenBytes(shard));

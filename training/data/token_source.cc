@@ -13,7 +13,7 @@ namespace {
 
 std::string SequenceTakes(const TokenRange& range, uint64_t context) {
   if (range.source->images() != nullptr) {
-    return absl::StrCat(range.tokens, " images, but it takes one at least");
+    return absl::StrCat(range.tokens, " images, but a run needs at least one");
   }
   const std::string unit = range.source->unit();
   return absl::StrCat(range.tokens, " ", unit, ", but one sequence takes ", context + 1,

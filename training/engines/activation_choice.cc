@@ -83,7 +83,7 @@ absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options,
     return ActivationChoice{.how = options.activations, .why = "as asked"};
   }
   if (options.parallel.expert > 1) {
-    return ActivationChoice{.why = "what spread experts read comes from other ranks"};
+    return ActivationChoice{.why = "distributed experts support recompute alone"};
   }
   constexpr char kPlanned[] = "as --parallel auto planned";
   if (part.planned_to_keep == std::optional(false)) return ActivationChoice{.why = kPlanned};
@@ -99,7 +99,7 @@ absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options,
   }
   // What is timed is a layer that is whole.
   if (options.parallel.tensor.size > 1) {
-    return ActivationChoice{.why = "not all that they are fits, and cut layers are not timed"};
+    return ActivationChoice{.why = "not all activations fit, and sharded layers are not timed"};
   }
   const MicroBatchShape shape = ShapeOfShare(options, communicator.WorldSize());
   GEMINID_ASSIGN_OR_RETURN(const ActivationSpeed speed,

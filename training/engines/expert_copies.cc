@@ -41,7 +41,8 @@ absl::Status ExpertCopies::CheckCuts() const {
     GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(shards, most, collectives::ReduceOp::kMax));
   }
   if (as_many && most == shards) return absl::OkStatus();
-  return absl::InternalError("engines of equally many experts cut what they share differently");
+  return absl::InternalError(
+      "engines with equally many experts shard their common parameters differently");
 }
 
 absl::StatusOr<double> ExpertCopies::AddUp() {

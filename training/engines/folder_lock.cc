@@ -42,10 +42,10 @@ absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
   struct stat about = {};
   if (!fd.valid() && errno != ELOOP) return base::SystemError(errno, "open", path);
   if (!fd.valid() || ::fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("'", path,
-                     "' is no file that a run made; remove it, and save in a folder in which only "
-                     "you may rename"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "'", path,
+        "' is not a file that a run made; remove it, and save in a folder in which only "
+        "you may rename"));
   }
   if (base::RetryOnEintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
     const int error = errno;

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectHostRanks(
   if (is_one && may_be_without) return nullptr;
   if (is_one) {
     return parallel::RefuseParallel(
-        "zero=3:host spares what goes between hosts, and all ranks are on one; take zero=3");
+        "zero=3:host saves traffic between hosts, and all ranks are on one host; take zero=3");
   }
   GEMINID_ASSIGN_OR_RETURN(const std::vector<int64_t> hosts, HostsOfRanks(ranks));
   const absl::StatusOr<std::vector<int>> here = RanksOnHostOf(ranks.Rank(), hosts);

@@ -141,10 +141,11 @@ bool IsOfALayer(const std::string& name, const checkpoint::TensorEntry& tensor) 
 absl::Status CheckNoAdapterBeside(const std::string& folder) {
   constexpr char kAdapter[] = "adapter_config.json";
   if (::access(absl::StrCat(folder, "/", kAdapter).c_str(), F_OK) != 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", folder, "' has an adapter of PEFT ('", kAdapter,
-      "'), which is not read; merge it with PEFT's merge_and_unload() and save_pretrained(), or "
-      "move its files out of the folder"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", folder, "' has an adapter of PEFT ('", kAdapter,
+                   "'), which geminid-train does not read; merge it with PEFT's merge_and_unload() "
+                   "and save_pretrained(), or "
+                   "move its files out of the folder"));
 }
 
 // Whether the classifier begins at random: where --classes gives another number than the folder
@@ -160,7 +161,7 @@ absl::StatusOr<bool> BeginsClassifier(const TensorSet& set, const std::string& f
   if (is_given) return true;
   return absl::InvalidArgumentError(
       absl::StrCat("'", folder, "' has no classifier ('", kClassifier,
-                   "'); give --classes the number of labels, and one begins at random"));
+                   "'); give --classes the number of labels to begin with a random classifier"));
 }
 
 // Tensors that no parameter asks for, such as buffers, are passed over; trained ones are refused.
@@ -226,9 +227,10 @@ absl::StatusOr<std::string> RemarkOfFrozen(const TrainOptions& options,
     if (count++ == 0) first = parameter.name;
   }
   if (count == 0) return std::string();
-  return absl::StrCat("frozen weights are held in bf16: ", count, " of them, such as '", first,
-                      "', have more bits in '", folder,
-                      "', which --save and --export will not have; --dtype fp32 keeps them");
+  return absl::StrCat(
+      "frozen weights are stored in bf16: ", count, " of them, such as '", first,
+      "', have more bits in '", folder,
+      "', and --save and --export will lack those bits; give --dtype fp32 to keep them");
 }
 
 }  // namespace geminid::trainer

@@ -81,8 +81,8 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
   if (place_->on_gpu() && options.parallel.needs_host()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--parallel: cut layers but those of tensor=1d:N, a ring and spread experts train on the "
-        "host alone yet, and the daemon's device is ",
+        "--parallel: GPUs do not yet support sharded layers other than tensor=1d:N, ring attention "
+        "or distributed experts, and the daemon's device is ",
         around_.session.device_description().name,
         "; take a pipeline, tensor=1d:N, sequence=ulysses:N or data, or train on the host"));
   }

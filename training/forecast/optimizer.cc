@@ -37,7 +37,7 @@ absl::StatusOr<Optimizer> FindOptimizer(const std::string& name, bool momentum) 
     optimizer.options.adafactor.beta1 = kUsualMomentum;
   } else {
     return absl::InvalidArgumentError(
-        absl::StrCat("a momentum is a choice of sgd and adafactor alone; ", name,
+        absl::StrCat("only sgd and adafactor have a choice of momentum; ", name,
                      " is the same with and "
                      "without, so leave it out"));
   }

@@ -39,7 +39,7 @@ absl::Status Parse(const std::string& bytes, Format format, v1::TraceFile* messa
   if (format == Format::kBinary) {
     return message->ParseFromString(bytes)
                ? absl::OkStatus()
-               : absl::InvalidArgumentError("it is no trace, or a part of one");
+               : absl::InvalidArgumentError("it is not a trace, or it is truncated");
   }
   if (format == Format::kJson) {
     const auto status = google::protobuf::util::JsonStringToMessage(bytes, message);

@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
     });
     if (twice) {
       return absl::InvalidArgumentError(absl::StrCat(
-          where, AddressOf(host.name), " is there twice; give it all its slots in one line"));
+          where, AddressOf(host.name), " appears twice; give all its slots in one line"));
     }
     hosts.push_back(host);
   }
@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
     if (hosts.size() == 1 || !base::IsLoopback(AddressOf(host.name))) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--hosts: ", path, " names ", host.name,
-        ", which is another host on each; write the name by which the others reach it"));
+        ", which each host takes for itself; write the name by which the others reach that host"));
   }
   if (SlotsOf(hosts) > kRanksMax) {
     return absl::InvalidArgumentError(absl::StrCat("--hosts: ", path, " has ", SlotsOf(hosts),

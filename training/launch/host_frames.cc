@@ -34,7 +34,7 @@ size_t GetWord(const std::string& from, size_t at) {
 }
 
 absl::Status NotAFrame() {
-  return absl::InvalidArgumentError("what came is no frame of geminid-train");
+  return absl::InvalidArgumentError("the bytes are not a frame of geminid-train");
 }
 
 }  // namespace

@@ -15,15 +15,16 @@ namespace geminid::trainer {
 absl::Status CheckHostName(const std::string& name) {
   const bool is_plain = std::all_of(name.begin(), name.end(), absl::ascii_isgraph);
   if (!is_plain) {
-    return absl::InvalidArgumentError("a name of a host has no blanks and plain characters alone");
+    return absl::InvalidArgumentError(
+        "the name of a host has printable characters alone and no blanks");
   }
   if (absl::StartsWith(name, "-")) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", name, "' is no name of a host: it begins with '-'"));
+        absl::StrCat("'", name, "' is not the name of a host: it begins with '-'"));
   }
   if (absl::StartsWith(name, "@") || AddressOf(name).empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", name, "' is no name of a host, which is HOST or USER@HOST"));
+        absl::StrCat("'", name, "' is not the name of a host, which is HOST or USER@HOST"));
   }
   return absl::OkStatus();
 }

@@ -18,8 +18,9 @@ absl::StatusOr<HostSpread> HostSpread::From(const collectives::Environment& envi
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
     int number = 0;
     if (!absl::SimpleAtoi(word, &number) || number < 1 || number > kRanksMax) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          kHostSlotsVariable, " is '", text, "', which is not the slots of hosts, such as 4,4"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(kHostSlotsVariable, " is '", text,
+                       "', which is not a list of the hosts' slots, such as 4,4"));
     }
     slots.push_back(number);
   }

@@ -223,7 +223,7 @@ class Launcher {
         absl::StrCat(kProgramName, ": ", DescribeCulprit(), "; the other ranks were stopped\n");
     // Rank 0's words were passed on already.
     if (culprit.rank() != 0 && !culprit.last_words().empty()) {
-      absl::StrAppend(&words, "Its last words:\n", Indented(culprit.last_words()));
+      absl::StrAppend(&words, "Its last output:\n", Indented(culprit.last_words()));
     }
     options_.write_stderr(words);
     if (culprit.lost()) return base::kExitUnavailable;

@@ -304,7 +304,9 @@ absl::Status RemoteHost::OnBytes(const std::string& bytes) {
     if (end == std::string::npos) {
       if (lines_.size() <= kMaxLinesBytes) return absl::OkStatus();
       return absl::FailedPreconditionError(
-          absl::StrCat(options_.name, " says much, but no greeting of geminid-train"));
+          absl::StrCat(options_.name,
+                       " sent output without the greeting of geminid-train; let the remote shell's "
+                       "startup files print nothing"));
     }
     const std::optional<ProgramVersion> version = ParseGreeting(lines_.substr(0, end));
     lines_.erase(0, end + 1);

@@ -61,7 +61,7 @@ absl::Status StateWriter::Add(const std::string& piece) {
   sent_checksum_ += piece.substr(bytes);
   if (sent_checksum_.size() < kChecksumBytes) return absl::OkStatus();
   if (sent_checksum_ != Bytes(checksum_)) {
-    return absl::DataLossError("the state has changed on its way: its checksum is another one");
+    return absl::DataLossError("the state was altered in transit: its checksum differs");
   }
   memory_->Complete();
   return absl::OkStatus();

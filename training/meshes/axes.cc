@@ -24,7 +24,7 @@ absl::Status ReadAxes(const std::string& text, const ReadAxis& read) {
           absl::StrCat("'", piece, "' is not AXIS=SIZE; an example: pipeline=2,data=2"));
     }
     if (!seen.insert(sides[0]).second) {
-      return RefuseParallel(absl::StrCat(sides[0], " is there twice; give it once"));
+      return RefuseParallel(absl::StrCat(sides[0], " appears twice; give it once"));
     }
     GEMINID_RETURN_IF_ERROR(read(sides[0], sides[1]));
   }
@@ -49,14 +49,14 @@ absl::StatusOr<ZeroAxis> ReadZero(const std::string& value) {
   if (value == "1:host" || value == "2:host") {
     return RefuseParallel(absl::StrCat(
         "zero is '", value, "'; with ", value.substr(0, 1),
-        " each rank keeps all weights between updates, and gathers none again within its host; "
+        " each rank holds all weights between updates, so it gathers none within its host; "
         "take 3:host, or leave :host out"));
   }
-  return RefuseParallel(absl::StrCat(
-      "zero is '", value,
-      "'; it must be 3, which shares out weights, gradients and the optimizer's state, 3:host, "
-      "which gathers weights from other hosts once between updates, 2, which gathers them once "
-      "from all ranks, or 1, which also adds up gradients once a step"));
+  return RefuseParallel(
+      absl::StrCat("zero is '", value,
+                   "'; it must be 3, which shards weights, gradients and the optimizer's state; "
+                   "3:host, which also gathers weights from other hosts only once between updates; "
+                   "2, which shards gradients and state; or 1, which shards state alone"));
 }
 
 }  // namespace geminid::parallel

@@ -62,7 +62,7 @@ absl::Status TakeAxis(const std::string& axis, const std::string& value, Read* r
   } else {
     return RefuseParallel(
         absl::StrCat("there is no axis '", axis,
-                     "'; there are pipeline, tensor, sequence, expert, data and zero"));
+                     "'; the axes are pipeline, tensor, sequence, expert, data and zero"));
   }
   return absl::OkStatus();
 }
@@ -85,7 +85,7 @@ absl::StatusOr<MeshAxes> ParseMeshAxes(const std::string& text) {
   if (text.starts_with(absl::StrCat(kAutomatic, ","))) {
     return RefuseParallel(absl::StrCat("auto chooses every axis, and '",
                                        text.substr(sizeof(kAutomatic)),
-                                       "' gives some; leave one of both out"));
+                                       "' gives some; leave out auto or the axes"));
   }
   Read read;
   GEMINID_RETURN_IF_ERROR(
@@ -94,8 +94,8 @@ absl::StatusOr<MeshAxes> ParseMeshAxes(const std::string& text) {
       }));
   if (read.megatron_size && read.tensor) {
     return RefuseParallel(
-        "sequence=megatron:N cuts tokens with the layers, which is tensor=1d-sequence:N, and "
-        "tensor is there too; leave one of both out");
+        "sequence=megatron:N means tensor=1d-sequence:N, and tensor is given, too; leave one of "
+        "the two out");
   }
   if (read.megatron_size) {
     read.axes.tensor = {.mode = collectives::TensorMode::k1DSequence, .size = *read.megatron_size};

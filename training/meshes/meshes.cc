@@ -102,7 +102,7 @@ absl::Status CheckTensor(const Model& model, const MeshSpec& mesh) {
   const bool line =
       mesh.tensor_mode == TensorMode::k1D || mesh.tensor_mode == TensorMode::k1DSequence;
   if (model.routed() && !line) {
-    return RefuseParallel(absl::StrCat(axis, " does not cut experts; tensor=1d does"));
+    return RefuseParallel(absl::StrCat(axis, " does not shard experts; tensor=1d does"));
   }
   const auto side = static_cast<std::uint64_t>(grid.side());
   GEMINID_RETURN_IF_ERROR(CheckDivides(axis, side, "heads", model.heads));
@@ -199,10 +199,9 @@ absl::Status CheckLayersCanBeCut(const Model& model) {
       !model.has_both()) {
     return absl::OkStatus();
   }
-  return RefuseParallel(
-      absl::StrCat("tensor cuts language models of one stack whose token table is as wide "
-                   "as the model; ",
-                   model.name, " is none; leave the axis out"));
+  return RefuseParallel(absl::StrCat(
+      "tensor shards only language models of one stack whose token table is as wide as the model; ",
+      model.name, " is not one; leave the axis out"));
 }
 
 absl::Status CheckStages(int stages, int chunks, std::uint64_t layers) {
@@ -218,20 +217,22 @@ absl::Status CheckStages(int stages, int chunks, std::uint64_t layers) {
 
 absl::Status CheckInHalves(const Model& model, const MeshSpec& mesh) {
   if (mesh.pipeline == 1) {
-    return RefuseParallel("pipeline=zbv has 2 stages or more; leave it out for one");
+    return RefuseParallel("pipeline=zbv needs at least 2 stages; leave it out for one");
   }
   if (model.encodes()) {
     return RefuseParallel(
-        "pipeline=zbv is not there yet for encoders, which go back in one piece; take pipeline=N "
+        "pipeline=zbv does not support encoders yet, whose backward pass is not split; take "
+        "pipeline=N "
         "or pipeline=interleaved:N:chunks=V");
   }
   if (model.routed()) {
     return RefuseParallel(
-        "pipeline=zbv is not there yet for models with experts, which go back in one piece; take "
+        "pipeline=zbv does not support models with experts yet, whose backward pass is not split; "
+        "take "
         "pipeline=N or pipeline=interleaved:N:chunks=V");
   }
   if (mesh.tensor > 1) {
-    return RefuseParallel("pipeline=zbv is not there yet with tensor; give pipeline=N");
+    return RefuseParallel("pipeline=zbv does not support tensor yet; give pipeline=N");
   }
   return absl::OkStatus();
 }
@@ -239,7 +240,7 @@ absl::Status CheckInHalves(const Model& model, const MeshSpec& mesh) {
 absl::Status CheckMicroBatchesInHalves(std::uint64_t micro_batches) {
   if (micro_batches > 1) return absl::OkStatus();
   return RefuseParallel(
-      "pipeline=zbv takes 2 micro-batches of a step or more; give --accumulate 2 or more");
+      "pipeline=zbv needs at least 2 micro-batches in a step; give --accumulate 2 or more");
 }
 
 absl::Status CheckSpread(int ranks, std::uint64_t experts) {
@@ -271,7 +272,7 @@ absl::Status CheckMesh(const Model& model, std::uint64_t sequence_length, const 
   GEMINID_RETURN_IF_ERROR(CheckStages(mesh.pipeline, mesh.chunks(), model.layers));
   if (mesh.in_halves()) GEMINID_RETURN_IF_ERROR(CheckInHalves(model, mesh));
   if (mesh.pipeline > 1 && model.has_both()) {
-    return RefuseParallel(absl::StrCat("pipeline cannot cut ", model.name,
+    return RefuseParallel(absl::StrCat("pipeline does not support ", model.name,
                                        ", which has an encoder and a decoder; leave the axis out"));
   }
   GEMINID_RETURN_IF_ERROR(CheckTensor(model, mesh));

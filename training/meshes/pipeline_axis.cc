@@ -32,7 +32,8 @@ absl::StatusOr<int> ReadChunks(const std::string& text, int most) {
   GEMINID_ASSIGN_OR_RETURN(const int chunks, ReadSize("pipeline's chunks", sides[1], most));
   if (chunks >= kLeastChunks) return chunks;
   return RefuseParallel(
-      "an interleaved pipeline has 2 chunks for each stage or more; with 1 it is pipeline=N");
+      "an interleaved pipeline needs at least 2 chunks for each stage; for 1 chunk give "
+      "pipeline=N");
 }
 
 }  // namespace
@@ -42,9 +43,10 @@ absl::StatusOr<PipelineAxis> ReadPipeline(const std::string& value, int most) {
   if (pieces.size() == 1) pieces.insert(pieces.begin(), collectives::Name(PipelineKind::k1F1B));
   const std::optional<PipelineKind> kind = KindOf(pieces[0]);
   if (!kind) {
-    return RefuseParallel(absl::StrCat("pipeline has no schedule '", pieces[0],
-                                       "'; there are 1f1b, interleaved and zbv, as in pipeline=2 "
-                                       "or pipeline=interleaved:2:chunks=2"));
+    return RefuseParallel(
+        absl::StrCat("pipeline has no schedule '", pieces[0],
+                     "'; the schedules are 1f1b, interleaved and zbv, as in pipeline=2 "
+                     "or pipeline=interleaved:2:chunks=2"));
   }
   PipelineAxis axis = {.kind = *kind};
   GEMINID_ASSIGN_OR_RETURN(axis.stages, ReadSize("pipeline", pieces[1], most));

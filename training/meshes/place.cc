@@ -40,7 +40,7 @@ constexpr CountField kCounts[] = {
 
 absl::Status Wrong(const std::string& words) {
   return absl::InvalidArgumentError(
-      absl::StrCat("this is no place that a run measured: ", words,
+      absl::StrCat("this is not the report of a run that measured its ranks: ", words,
                    "; give the --report of a run of geminid-train with --parallel auto"));
 }
 

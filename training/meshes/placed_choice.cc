@@ -39,10 +39,10 @@ forecast::Hardware HardwareOf(const Place& place, double element_size) {
 absl::StatusOr<forecast::Job> JobOf(const PlacedRun& run) {
   const auto ranks = static_cast<std::uint64_t>(run.place.ranks);
   if (run.sequences % ranks != 0) {
-    return RefuseParallel(absl::StrCat("auto shares out the ", run.sequences,
-                                       " sequences of a step (--batch x --accumulate) evenly, and "
-                                       "there are ",
-                                       ranks, " ranks; change one of them, or name the axes"));
+    return RefuseParallel(absl::StrCat(
+        "auto divides the ", run.sequences,
+        " sequences of a step (--batch x --accumulate) evenly, which is not possible with ", ranks,
+        " ranks; change one of them, or name the axes"));
   }
   // Half-precision elements are what the forecast counts with.
   const double size = static_cast<double>(run.element_bytes) / forecast::kElementBytes;

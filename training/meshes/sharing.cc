@@ -68,7 +68,7 @@ absl::Status CheckWithinHosts(const MeshSpec& mesh, const Job& job) {
   if (!mesh.within_host) return absl::OkStatus();
   if (job.nodes == 1) {
     return RefuseParallel(
-        "zero=3:host spares what goes between hosts, and all ranks are on one; take zero=3");
+        "zero=3:host saves traffic between hosts, and all ranks are on one host; take zero=3");
   }
   const std::int64_t node = job.ranks_per_node();
   const GroupShape group = SharingGroup(mesh);
@@ -76,8 +76,8 @@ absl::Status CheckWithinHosts(const MeshSpec& mesh, const Job& job) {
                        (node % group.stride == 0 || group.stride % node == 0);
   if (is_even || !GathersWithinHosts(mesh, job)) return absl::OkStatus();
   return RefuseParallel(
-      "zero=3:host takes as many ranks that share weights on each host, and in this mesh some have "
-      "more; take zero=3");
+      "zero=3:host needs the same number of ranks that share weights on each host, and this mesh "
+      "has more on some; take zero=3");
 }
 
 }  // namespace geminid::parallel

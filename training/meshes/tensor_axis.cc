@@ -24,7 +24,7 @@ absl::StatusOr<TensorMode> ModeOf(const std::string& name) {
     names.push_back(collectives::Name(mode));
     if (name == names.back()) return mode;
   }
-  return Refuse(absl::StrCat("tensor has no mode '", name, "'; there are ",
+  return Refuse(absl::StrCat("tensor has no mode '", name, "'; the modes are ",
                              absl::StrJoin(names, ", "), ", as in tensor=2d:size=4"));
 }
 
@@ -38,7 +38,7 @@ absl::StatusOr<TensorAxis> ReadTensor(const std::string& value, int most) {
   for (std::size_t i = 1; i < pieces.size(); ++i) {
     const std::vector<std::string> sides = absl::StrSplit(pieces[i], absl::MaxSplits('=', 1));
     if (sides.size() == 1 || sides[0] == "size") {
-      if (sized) return Refuse("tensor's size is there twice; give it once");
+      if (sized) return Refuse("tensor's size appears twice; give it once");
       GEMINID_ASSIGN_OR_RETURN(axis.size, ReadSize("tensor's size", sides.back(), most));
       sized = true;
     } else if (sides[0] == "depth") {
@@ -53,7 +53,7 @@ absl::StatusOr<TensorAxis> ReadTensor(const std::string& value, int most) {
   const bool lacks_depth = axis.mode == TensorMode::k25D && axis.depth == 1;
   return Refuse(absl::StrCat(
       std::string(grid.message()),
-      lacks_depth ? "; or give a depth, as in tensor=2.5d:size=8:depth=2: without it it is 1" : ""));
+      lacks_depth ? "; or give a depth, as in tensor=2.5d:size=8:depth=2: the default is 1" : ""));
 }
 
 }  // namespace geminid::parallel

@@ -227,12 +227,12 @@ absl::Status CheckExperts(const ModelConfig& config) {
   if (!(config.expert_capacity >= 0 && std::isfinite(config.expert_capacity))) {
     return absl::InvalidArgumentError(
         absl::StrCat("the capacity of an expert is ", config.expert_capacity,
-                     " times its even share; it must be 0, for all that come, or more, such as "
-                     "1.25"));
+                     " times its even share; it must be 0, for no limit, or more, such as 1.25"));
   }
   if (config.lora_rank == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "adapters beside experts are not there yet; leave out --lora-rank, or use the llama family");
+      "adapters do not support models with experts yet; leave out --lora-rank, or use the llama "
+      "family");
 }
 
 // The numbers of config.json that kernels compute with.
@@ -277,7 +277,7 @@ absl::Status CheckImage(const ModelConfig& config) {
   }
   if (config.lora_rank == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "adapters beside a classifier, which they leave untrained, are not there yet; leave out "
+      "adapters do not support a classifier yet, which they would leave untrained; leave out "
       "--lora-rank, or give --freeze what is not to change, such as 'vit.*'");
 }
 

@@ -15,7 +15,7 @@ namespace {
 using kernels::AttentionPlan;
 
 absl::Status DoWithout(absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(what, "; to do without cuDNN set ",
+  return absl::UnavailableError(absl::StrCat(what, "; to run without cuDNN set ",
                                              gpu::kCudnnPathVariable, "=", gpu::kNoLibrary));
 }
 
@@ -41,7 +41,7 @@ absl::StatusOr<AttentionPlan*> GpuAttention::PlanFor(const Resources& resources,
 absl::Status GpuAttention::Passed(kernels::Status status) const {
   if (status != kernels::Status::kUnsupported) return kernels::FromKernel(status, "Attention");
   return DoWithout(
-      absl::StrCat(library_->Name(), " did not take attention: ", library_->last_refusal()));
+      absl::StrCat(library_->Name(), " refused attention: ", library_->last_refusal()));
 }
 
 absl::StatusOr<bool> GpuAttention::Forward(const Resources& resources,

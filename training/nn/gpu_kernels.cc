@@ -39,10 +39,9 @@ using kernels::MatmulShape;
 absl::Status Launched(kernels::Status status, const char* kernel) {
   if (status != kernels::Status::kUnsupported) return kernels::FromKernel(status, kernel);
   const bool lost = gpu::IsSticky(static_cast<CUresult>(kernels::cuda::LastRefusalCode()));
-  return {
-      lost ? absl::StatusCode::kDataLoss : absl::StatusCode::kUnavailable,
-      absl::StrCat("the GPU did not take the kernel ", kernel, ": ", kernels::cuda::LastRefusal(),
-                   lost ? "; " : "", lost ? gpu::kLostAdvice : "")};
+  return {lost ? absl::StatusCode::kDataLoss : absl::StatusCode::kUnavailable,
+          absl::StrCat("the GPU refused the kernel ", kernel, ": ", kernels::cuda::LastRefusal(),
+                       lost ? "; " : "", lost ? gpu::kLostAdvice : "")};
 }
 
 template <typename T>
@@ -353,9 +352,9 @@ class GpuKernelsOf final : public KernelsOf<T> {
     const kernels::Status status =
         library_->Run(shape, plan, operands, scratch.data(), bytes, stream());
     if (status != kernels::Status::kUnsupported) return kernels::FromKernel(status, "Matmul");
-    return absl::UnavailableError(
-        absl::StrCat(library_->Name(), " did not take a product: ", library_->last_refusal(),
-                     "; to do without it set ", gpu::kCublasLtPathVariable, "=", gpu::kNoLibrary));
+    return absl::UnavailableError(absl::StrCat(
+        library_->Name(), " refused a product: ", library_->last_refusal(),
+        "; to run without cuBLASLt set ", gpu::kCublasLtPathVariable, "=", gpu::kNoLibrary));
   }
 
   GpuQueue& queue_;

@@ -32,7 +32,7 @@ std::string ModelPlace::Products() const {
   const size_t own = products_->unsupported_shapes();
   if (own == 0) return products_->Name();
   return absl::StrCat(products_->Name(), "; kernels of our own for ", own, " of ",
-                      products_->shapes(), " shapes, for which it has no algorithm");
+                      products_->shapes(), " shapes, for which cuBLASLt has no algorithm");
 }
 
 std::string ModelPlace::Attention() const {

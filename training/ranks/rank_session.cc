@@ -76,7 +76,7 @@ absl::Status OnWait(const RankContext& context, const std::string& what, bool wa
                     WaitWords* words) {
   if (context.on_wait) context.on_wait();
   if (!waits_to_save && context.stop_signal && context.stop_signal() != 0) {
-    return absl::CancelledError(absl::StrCat("stopped while it waited for memory: ", what));
+    return absl::CancelledError(absl::StrCat("stopped while the rank waited for memory: ", what));
   }
   if (context.info.rank != 0 || !context.write_stderr) return absl::OkStatus();
   const std::optional<std::string> line = words->Waits(base::MonotonicNow(), what);

@@ -155,9 +155,12 @@ absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
                                     const RankContext& context,
                                     collectives::Communicator& communicator) {
   const int ranks = communicator.WorldSize();
-  if (options.wants_gpu) return DataAlone(options, ranks, "ranks on GPUs share data alone");
+  if (options.wants_gpu)
+    return DataAlone(options, ranks, "--parallel auto gives ranks on GPUs data parallelism alone");
   if (context.restarts.comes_back() && !context.run_memory.is_there()) {
-    return DataAlone(options, ranks, "ranks that another launcher starts again share data alone");
+    return DataAlone(
+        options, ranks,
+        "--parallel auto gives ranks that another launcher restarts data parallelism alone");
   }
   // What the ranks left in memory is of the mesh of an earlier start. Where it had not come so far,
   // they left nothing.

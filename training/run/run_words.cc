@@ -72,7 +72,7 @@ std::vector<std::string> StartLines(const Report& report, int ranks, const std::
                                  " sequences an epoch, ", options.schedule.steps, " steps of ",
                                  report.tokens_per_step / options.model.context));
   }
-  if (!mesh.empty()) lines.push_back(absl::StrCat("cut over the ranks: ", mesh));
+  if (!mesh.empty()) lines.push_back(absl::StrCat("sharded over the ranks: ", mesh));
   const bool on_gpu = report.computes_on != "host";
   for (const auto& [what, by] : {std::pair("products: ", &report.products_by),
                                  std::pair("attention: ", &report.attention_by)}) {

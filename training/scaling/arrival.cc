@@ -48,7 +48,7 @@ absl::Status CheckSameData(const MoveRequest& move, const TokenSource& data) {
   if (move.data.empty()) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(const std::string here, SumOfData(data));
   if (here == move.data) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("the data here are others: ", here,
+  return absl::FailedPreconditionError(absl::StrCat("the data at this host differs: ", here,
                                                     ", where the run has ", move.data,
                                                     "; give both hosts the same files"));
 }

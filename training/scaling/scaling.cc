@@ -161,8 +161,8 @@ void Scaling::AfterStep(uint64_t trained, const ShareStep& step) {
 std::string Scaling::WhyNot() const {
   if (is_closed_) return kRunEnds;
   if (options_.zero.state_disk.endurance_bytes > 0) {
-    return "its --state-disk-endurance limits what each rank writes, and other ranks would count "
-           "anew; save a checkpoint and resume it";
+    return "its --state-disk-endurance limits what each rank writes, and new ranks would count "
+           "from 0; save a checkpoint and resume it";
   }
   if (context_.handover != nullptr) return "";
   if (!context_.is_launched) {

@@ -58,8 +58,9 @@ void Unpack(const std::byte* bytes, zero::DataType type, std::span<float> values
 }
 
 absl::Status OtherModel(uint64_t bytes, uint64_t expected) {
-  return absl::InternalError(absl::StrCat(
-      "the state that was handed over is another model's: ", bytes, " bytes, not ", expected));
+  return absl::InternalError(
+      absl::StrCat("the state that was handed over belongs to another model: ", bytes,
+                   " bytes, not ", expected));
 }
 
 }  // namespace

@@ -97,8 +97,8 @@ absl::Status CheckEvaluationFlags(const std::vector<std::string>& given,
 absl::Status MakeEvaluation(TrainOptions* options) {
   if (options->parallel.automatic || options->parallel.tensor.size > 1) {
     return absl::InvalidArgumentError(
-        "--parallel: --eval-only takes pipeline=N, sequence, data and zero alone yet; ranks that "
-        "share nothing but the data need no --parallel");
+        "--parallel: --eval-only supports only pipeline=N, sequence, data and zero yet; data "
+        "parallelism alone needs no --parallel");
   }
   options->eval_only = true;
   options->epochs = 0;

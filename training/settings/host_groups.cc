@@ -78,8 +78,8 @@ absl::StatusOr<std::vector<int>> RanksOnHostOf(int rank, std::span<const int64_t
   }
   if (least == most) return ranks_of[host_by_rank[static_cast<size_t>(rank)]];
   return parallel::RefuseParallel(absl::StrCat(
-      "zero=3:host takes as many ranks that share weights on each host, and there are ", least,
-      " to ", most, "; start as many on each, or take zero=3"));
+      "zero=3:host needs the same number of ranks that share weights on each host, and there are ",
+      least, " to ", most, "; start as many on each, or take zero=3"));
 }
 
 std::string WarnOfGroups(const Parallel& parallel, std::span<const int> host_by_rank,

@@ -41,7 +41,7 @@ std::vector<std::string> IdleFlags(const TrainOptions& options, uint64_t samples
         samples_per_epoch, ", so each step repeats some");
   }
   for (const std::string& pattern : IdlePatterns(options)) {
-    say("--freeze", pattern, "it does nothing, for --lora-rank freezes what it fits");
+    say("--freeze", pattern, "it does nothing, for --lora-rank freezes the same parameters");
   }
   for (const uint64_t milestone : schedule.milestones) {
     if (milestone < schedule.steps) continue;

@@ -199,7 +199,7 @@ absl::Status Try(const Output& output) {
   struct stat about = {};
   if (output.kind == Kind::kNewFolder && ::lstat(output.path.c_str(), &about) == 0) {
     return absl::InvalidArgumentError(
-        "it exists; give a folder that does not, nothing is overwritten");
+        "it exists and is not overwritten; give a path that does not exist");
   }
   GEMINID_ASSIGN_OR_RETURN(const std::string folder, ExistingFolder(output.path));
   return TryFolderIn(folder);

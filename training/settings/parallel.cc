@@ -37,15 +37,15 @@ absl::Status CheckExperts(const TrainOptions& options) {
   GEMINID_RETURN_IF_ERROR(parallel::CheckSpread(options.parallel.expert, options.model.experts));
   if (options.parallel.tensor.size > 1 || options.parallel.sequence > 1) {
     return Refuse(
-        "expert is not there yet beside tensor or sequence; take pipeline and data beside it");
+        "expert does not support tensor or sequence yet; take pipeline and data beside it");
   }
   if (options.parallel.pipeline > 1 && options.model.tied_output()) {
     return Refuse(
-        "expert is not there yet beside pipeline for a model whose token table is its output "
-        "layer; take data alone beside it");
+        "expert does not support pipeline yet for a model whose token table is its output layer; "
+        "take data alone beside it");
   }
   if (options.activations == Activations::kKeep) {
-    return Refuse("--activations keep is not there yet with spread experts; leave it out");
+    return Refuse("--activations keep does not support distributed experts yet; leave it out");
   }
   return absl::OkStatus();
 }
@@ -74,30 +74,31 @@ absl::Status CheckPipeline(const TrainOptions& options) {
 absl::Status CheckSequence(const TrainOptions& options) {
   if (options.parallel.rings() && options.model.attention_window() > 0) {
     return Refuse(absl::StrCat(
-        "sequence=ring is not there yet with a sliding_window of ", options.model.window,
+        "sequence=ring does not yet support a sliding_window of ", options.model.window,
         " tokens; take sequence=ulysses, or a --context that is no longer than the window"));
   }
   if (options.parallel.sequence > 1 && options.model.image) {
     return Refuse(
-        "sequence cuts sequences of tokens, and an image is one that is read as a whole; leave the "
-        "axis out, as ranks have other images by themselves (data)");
+        "sequence shards sequences of tokens, and the model reads an image as a whole; leave the "
+        "axis out: with data=N each rank reads other images");
   }
   if (options.parallel.rings() && options.model.encodes()) {
-    return Refuse(absl::StrCat(
-        "sequence=ring is not there yet for encoders as those of the ", Name(options.model.family),
-        " family, whose tokens see those after them; take sequence=ulysses"));
+    return Refuse(
+        absl::StrCat("sequence=ring does not yet support encoders such as those of the ",
+                     Name(options.model.family),
+                     " family, whose tokens see those after them; take sequence=ulysses"));
   }
   if (options.parallel.sequence > 1 && options.dropout > 0) {
-    return Refuse("--dropout is not there yet with a cut sequence; leave it out");
+    return Refuse("--dropout does not support a sharded sequence yet; leave it out");
   }
   if (options.parallel.sequence > 1 && options.model.balance_loss > 0) {
     return Refuse(
-        "a balance loss, which is of whole sequences, is not there yet with a cut sequence; give "
+        "a balance loss is of whole sequences and does not support a sharded sequence yet; give "
         "--balance-loss 0");
   }
   if (options.parallel.sequence > 1 && options.model.expert_capacity > 0) {
     return Refuse(
-        "--expert-capacity, which is of whole sequences, is not there yet with a cut sequence; "
+        "--expert-capacity is of whole sequences and does not support a sharded sequence yet; "
         "leave it out");
   }
   return CheckSizes(options);
@@ -133,19 +134,20 @@ absl::Status CheckParallel(const TrainOptions& options) {
   GEMINID_RETURN_IF_ERROR(CheckZero(options));
   if (options.parallel.chunks > 1 && options.parallel.pipeline == 1) {
     return Refuse(absl::StrCat("pipeline=", collectives::Name(options.parallel.schedule),
-                               " has 2 stages or more; leave it out for one"));
+                               " needs at least 2 stages; leave it out for one"));
   }
   if (!options.parallel.cuts()) return absl::OkStatus();
   if (options.activations == Activations::kOffload &&
       (options.parallel.expert > 1 || options.parallel.pipeline > 1)) {
     return Refuse(
-        "--activations offload is not there yet with spread experts or a pipeline; take keep, "
+        "--activations offload does not support distributed experts or a pipeline yet; take keep, "
         "recompute or auto");
   }
   if (options.wants_gpu && options.parallel.needs_host()) {
     return Refuse(
-        "--device cuda is not there yet with cut layers but those of tensor=1d:N, a ring or spread "
-        "experts; take a pipeline, tensor=1d:N, sequence=ulysses:N or data, or train on the host");
+        "--device cuda does not yet support sharded layers other than tensor=1d:N, ring attention "
+        "or distributed experts; take a pipeline, tensor=1d:N, sequence=ulysses:N or data, or "
+        "train on the host");
   }
   if (options.parallel.expert > 1) {
     GEMINID_RETURN_IF_ERROR(CheckExperts(options));

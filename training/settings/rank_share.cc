@@ -126,9 +126,9 @@ absl::Status CheckShareRange(const TrainOptions& options) {
   const absl::Status others = CheckSome(options, range.least + 1, range.most);
   if (others.ok()) return others;
   return absl::InvalidArgumentError(
-      absl::StrCat("--ranks is ", range.least, ":", range.most, ", and of these only ", range.least,
-                   " is possible: ", std::string(others.message()), "; give --ranks ", range.least,
-                   ", or a larger range"));
+      absl::StrCat("--ranks is ", range.least, ":", range.most, ", and of these numbers only ",
+                   range.least, " is possible: ", std::string(others.message()), "; give --ranks ",
+                   range.least, ", or a larger range"));
 }
 
 }  // namespace
@@ -322,10 +322,10 @@ int MostRanksOf(const TrainOptions& options, int ranks) {
 absl::Status CheckRankLimits(const TrainOptions& options, int ranks) {
   const char* const flag = FlagOfOtherRanks(options);
   if (options.zero.state_disk.endurance_bytes > 0 && flag != nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--state-disk-endurance limits what each rank writes, and other ranks would count anew; "
-        "leave it out, or ",
-        flag));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--state-disk-endurance limits what each rank writes, and new ranks would "
+                     "count from 0; leave it out, or ",
+                     flag));
   }
   if (options.min_ranks.value_or(ranks) > ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--min-ranks is ", *options.min_ranks,

@@ -116,7 +116,7 @@ LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, s
 absl::Status CheckFamilyOfShare(const ModelConfig& model) {
   if (!model.encodes() && !model.routed() && !model.image) return absl::OkStatus();
   return Refuse(absl::StrCat("the family ", Name(model.family),
-                             " is not there yet with tensor; take a family of decoders without "
+                             " does not work with tensor yet; take a family of decoders without "
                              "experts, or a pipeline or data in place of tensor"));
 }
 
@@ -125,12 +125,11 @@ absl::Status CheckFamilyOfGrid(const ModelConfig& model) {
   const Family family = model.family;
   if (family != Family::kGpt2 && family != Family::kLlama && family != Family::kMistral) {
     return Refuse(absl::StrCat("the family ", Name(family),
-                               " is not there yet with tensor but for tensor=1d:N; take gpt2, "
-                               "llama or mistral, or tensor=1d:N"));
+                               " works only with tensor=1d:N yet; take gpt2, llama or mistral, or "
+                               "tensor=1d:N"));
   }
   if (model.attention_bias.value_or(false)) {
-    return Refuse(
-        "a model with attention_bias is not there yet with tensor but for tensor=1d:N; take that");
+    return Refuse("a model with attention_bias works only with tensor=1d:N yet; take tensor=1d:N");
   }
   return absl::OkStatus();
 }
@@ -138,7 +137,7 @@ absl::Status CheckFamilyOfGrid(const ModelConfig& model) {
 // A feature that a run does not have yet.
 absl::Status CheckFeatures(const TrainOptions& options) {
   const auto not_there = [](const std::string& what, const char* instead) {
-    return Refuse(absl::StrCat(what, " is not there yet with tensor; ", instead));
+    return Refuse(absl::StrCat(what, " does not work with tensor yet; ", instead));
   };
   const ModelConfig& model = options.model;
   GEMINID_RETURN_IF_ERROR(options.parallel.has_grid() ? CheckFamilyOfGrid(model)
@@ -156,7 +155,7 @@ absl::Status CheckFeatures(const TrainOptions& options) {
                      "take another optimizer, or a pipeline or data in place of tensor");
   }
   if (options.dropout > 0 && options.parallel.has_grid()) {
-    return not_there("--dropout beside a mode but 1d", "leave it out, or take tensor=1d:N");
+    return not_there("--dropout beside another mode than 1d", "leave it out, or take tensor=1d:N");
   }
   if (options.model.lora_rank > 0) return not_there("--lora-rank", "leave it out");
   if (!options.frozen.empty()) return not_there("--freeze", "leave it out");

@@ -114,8 +114,9 @@ uint32_t MostPlaces(const ActivationRoom& room) {
 std::optional<ActivationChoice> ChooseByRoom(const ActivationRoom& room) {
   const uint64_t workspace = room.workspace_bytes + room.kept_bytes;
   if (workspace + room.whole_model_bytes <= room.arena_bytes) {
-    return ActivationChoice{.how = Activations::kKeep,
-                            .why = absl::StrCat(Kept(room), ", and all of the model fits beside")};
+    return ActivationChoice{
+        .how = Activations::kKeep,
+        .why = absl::StrCat(Kept(room), ", and the whole model fits beside them")};
   }
   const bool offloads = room.item_bytes.size() > kFewestPlaces;
   if (!KeepingFits(room) && !(offloads && OffloadingFits(room, kFewestPlaces))) {
@@ -125,8 +126,9 @@ std::optional<ActivationChoice> ChooseByRoom(const ActivationRoom& room) {
                             " of device memory may be too little")};
   }
   if (room.placement == zero::Placement::kCpu && KeepingFits(room)) {
-    return ActivationChoice{.how = Activations::kKeep,
-                            .why = absl::StrCat(Kept(room), ", and the weights leave anyway")};
+    return ActivationChoice{
+        .how = Activations::kKeep,
+        .why = absl::StrCat(Kept(room), ", and placement cpu evicts the weights anyway")};
   }
   return std::nullopt;
 }
@@ -141,14 +143,14 @@ ActivationChoice ChooseBySpeed(const ActivationRoom& room, const ActivationSpeed
     least = cost.Offloading(places);
   }
   if (KeepingFits(room) && cost.Keeping() <= least) best = {.how = Activations::kKeep};
-  best.why = absl::StrFormat("computing them again takes %.1f ms", 1e3 * cost.Recomputing());
+  best.why = absl::StrFormat("recomputing them takes %.1f ms", 1e3 * cost.Recomputing());
   if (places > 0) {
     absl::StrAppendFormat(&best.why, ", copying %s to host memory and back %.1f ms",
                           base::FormatBytes(LeavingBytes(room, places)),
                           1e3 * cost.Offloading(places));
   }
   if (KeepingFits(room)) {
-    absl::StrAppendFormat(&best.why, ", loading the weights that leave for %s of them %.1f ms",
+    absl::StrAppendFormat(&best.why, ", loading the weights that %s of them evict %.1f ms",
                           base::FormatBytes(room.kept_bytes), 1e3 * cost.Keeping());
   }
   return best;

@@ -93,7 +93,8 @@ class Decoder final : public Transformer {
                                            std::span<const float> out_gradient,
                                            std::span<float> in_gradient) override {
     if (!layers_->abilities().halves) {
-      return absl::FailedPreconditionError("cut layers and encoders go back in one piece");
+      return absl::FailedPreconditionError(
+          "sharded layers and encoders do not split their backward pass");
     }
     Run& run = static_cast<Run&>(passed);
     run.in_halves = true;
@@ -160,9 +161,9 @@ class Decoder final : public Transformer {
     }
     if (last >= tokens.size()) return absl::InvalidArgumentError("no such token in the sequence");
     if (memory != nullptr && tokens.size() > memory->most - memory->tokens) {
-      return absl::InvalidArgumentError(absl::StrCat("there is room to remember ", memory->most,
-                                                     " tokens, of which ", memory->tokens,
-                                                     " are, not ", tokens.size(), " more"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the KV cache has room for ", memory->most, " tokens and holds ",
+                       memory->tokens, ", so it cannot take ", tokens.size(), " more"));
     }
     Run run(source, math_, threads_);
     run.resources.rows_alone = true;

@@ -102,9 +102,9 @@ class GridLayers final : public DecoderLayers<T> {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
-        absl::StrCat("the layers are cut for micro-batches of ", shape_.sequences, " sequences of ",
-                     shape_.sequence_length, " tokens from ", pieces_.positions.first,
-                     " on; one came with ", batch.shape.sequences, " of ",
+        absl::StrCat("the layers are sharded for micro-batches of ", shape_.sequences,
+                     " sequences of ", shape_.sequence_length, " tokens from ",
+                     pieces_.positions.first, " on; one came with ", batch.shape.sequences, " of ",
                      batch.shape.sequence_length, " from ", batch.positions.first, " on"));
   }
 

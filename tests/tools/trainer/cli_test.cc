@@ -65,7 +65,7 @@ TEST_F(Cli, GivenLimitsOfRanksThatCannotBe_SaysWhy) {
               HasSubstr("no number of ranks from that to 1 is possible: --parallel"));
   EXPECT_THAT(
       error({"--max-ranks", "2", "--state-disk", folder_.path(), "--state-disk-endurance", "1TiB"}),
-      HasSubstr("other ranks would count anew; leave it out, or --max-ranks"));
+      HasSubstr("new ranks would count from 0; leave it out, or --max-ranks"));
 }
 
 TEST_F(Cli, OnATerminalThatIsDumb_WritesLinesAndNoEscapes) {

@@ -94,7 +94,7 @@ TEST_F(ExpertTraining, WithACapacity_DropsTokensAndIsTheSameOverRanks) {
   const CommandResult refused =
       RunFor(flags + Words{"--parallel", "sequence=ulysses:2", "--balance-loss", "0"});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("--expert-capacity, which is of whole sequences"));
+  EXPECT_THAT(refused.err, HasSubstr("--expert-capacity is of whole sequences"));
 }
 
 TEST_F(ExpertTraining, InEachOfZerosStages_IsThatOfTheThirdWhateverTheMemory) {
@@ -325,13 +325,13 @@ TEST_F(ExpertTraining, OfProcesses_HasTheBitsOfThreads) {
 
 TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
   for (const auto& [words, why] : std::vector<std::pair<Words, const char*>>{
-           {{"--lora-rank", "2"}, "adapters beside experts"},
-           {{"--device", "cuda"}, "on the host alone"},
+           {{"--lora-rank", "2"}, "adapters do not support models with experts yet"},
+           {{"--device", "cuda"}, "does not support GPUs yet"},
            {{"--parallel", "expert=3"}, "must divide the model's 4 experts by 3"},
            {{"--parallel", "expert=2,pipeline=4"}, "a layer for each stage"},
            {{"--parallel", "expert=2,pipeline=zbv:2", "--layers", "4"}, "models with experts"},
-           {{"--parallel", "expert=2,tensor=1d:2"}, "beside tensor or sequence"},
-           {{"--parallel", "expert=2,sequence=ring:2"}, "beside tensor or sequence"},
+           {{"--parallel", "expert=2,tensor=1d:2"}, "does not support tensor or sequence yet"},
+           {{"--parallel", "expert=2,sequence=ring:2"}, "does not support tensor or sequence yet"},
            {{"--parallel", "expert=2", "--update", "backward"}, "whose experts are not spread"},
            {{"--parallel", "expert=2", "--activations", "keep"}, "--activations keep"},
            {{"--parallel", "expert=4,data=2"}, "--batch 4: it cannot be divided among 8 ranks"},

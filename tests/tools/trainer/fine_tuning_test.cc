@@ -186,7 +186,7 @@ TEST_F(FineTuning, FrozenInFewerBitsThanTheirFile_SaysSo) {
                        "--dtype", type})
         .err;
   };
-  EXPECT_THAT(tune("bf16"), testing::HasSubstr("frozen weights are held in bf16: 1 of them, such "
+  EXPECT_THAT(tune("bf16"), testing::HasSubstr("frozen weights are stored in bf16: 1 of them, such "
                                                "as 'transformer.wte.weight', have more bits"));
   EXPECT_THAT(tune("fp32"), testing::Not(testing::HasSubstr("have more bits")));
 }

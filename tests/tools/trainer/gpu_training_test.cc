@@ -222,7 +222,7 @@ TEST_P(GpuMeshes, ThatTheHostAloneComputes_AreRefusedBeforeTheyStart) {
     const CommandResult result =
         RunTrainer(Arguments({"--model", "gpt2-tiny", "--device", "cuda", "--parallel", mesh}));
     EXPECT_EQ(result.code, 2) << mesh;
-    EXPECT_THAT(result.err, HasSubstr("--device cuda is not there yet with")) << mesh;
+    EXPECT_THAT(result.err, HasSubstr("--device cuda does not yet support")) << mesh;
   }
 }
 

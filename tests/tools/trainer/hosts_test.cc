@@ -395,7 +395,7 @@ TEST_F(Hosts, OfOneHost_HaveNoWeightsToShardWithinIt) {
   const CommandResult result = RunTrainer(Training("1") + OnHosts("localhost slots=2", "ssh") +
                                           Words{"--parallel", "zero=3:host"});
   EXPECT_EQ(result.code, base::kExitUsage) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("zero=3:host spares what goes between hosts"));
+  EXPECT_THAT(result.err, HasSubstr("zero=3:host saves traffic between hosts"));
 }
 
 TEST_F(TwoHosts, OfWhichOneIsFrozen_EndWithinTwoSecondsNamingIt) {

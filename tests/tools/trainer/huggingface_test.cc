@@ -275,7 +275,7 @@ TEST_F(HuggingFace, FolderWithWhatIsWrong_IsNamedByFileAndTensor) {
   ASSERT_EQ(run({"--model", "gpt2-tiny", "--export", first}).code, 0);
   const CommandResult again = run({"--model", "gpt2-tiny", "--export", first});
   EXPECT_EQ(again.code, 2);
-  EXPECT_THAT(again.err, HasSubstr("nothing is overwritten"));
+  EXPECT_THAT(again.err, HasSubstr("is not overwritten"));
   // Gives another vocabulary, by a flag and by a file.
   const CommandResult vocabulary = run({"--load", first, "--vocabulary", "300"});
   EXPECT_NE(vocabulary.code, 0);

@@ -138,13 +138,13 @@ TEST_F(ImageTraining, WithDataOfAnotherKind_IsRefusedByTheFlag) {
 
 TEST_F(ImageTraining, WithMeshesThatCutAnImage_IsRefusedByTheAxis) {
   EXPECT_THAT(Refusal(Cut("tensor=1d:2")),
-              HasSubstr("the family vit is not there yet with tensor"));
+              HasSubstr("the family vit does not work with tensor yet"));
   for (const char* const axes : {"sequence=ulysses:2", "sequence=ring:2"}) {
-    EXPECT_THAT(Refusal(Cut(axes)), HasSubstr("an image is one that is read as a whole"));
+    EXPECT_THAT(Refusal(Cut(axes)), HasSubstr("the model reads an image as a whole"));
   }
   EXPECT_THAT(Refusal(Words{"--layers", "4"} + Cut("pipeline=zbv:2")),
-              HasSubstr("pipeline=zbv is not there yet for encoders"));
-  EXPECT_THAT(Refusal({"--lora-rank", "2"}), HasSubstr("adapters beside a classifier"));
+              HasSubstr("pipeline=zbv does not support encoders yet"));
+  EXPECT_THAT(Refusal({"--lora-rank", "2"}), HasSubstr("adapters do not support a classifier yet"));
 }
 
 // Another shape from flags alone: grayscale, and patches of another size.

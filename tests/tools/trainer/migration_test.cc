@@ -117,7 +117,7 @@ TEST_F(Migration, ToAHostWithOtherData_IsRefused) {
                              {"--text", folder_ / "data/text"});
   const v1::ScaleRequest end = Move("home", "beta");
   EXPECT_EQ(end.state(), "refused");
-  EXPECT_THAT(end.message(), HasSubstr("the data here are others: 3000 bytes, CRC-32C "));
+  EXPECT_THAT(end.message(), HasSubstr("the data at this host differs: 3000 bytes, CRC-32C "));
   EXPECT_EQ(RanksAt("home"), 2u);
 }
 

@@ -234,7 +234,7 @@ TEST_F(ImageFiles, HeldOutForValidation_AreTheLastOnes) {
   ASSERT_TRUE(held.ok()) << held.status();
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(held->GetEven(i, 3)->targets[0], 4);
   EXPECT_THAT(std::string(SplitTokens(**images, 0.05, kShape.tokens()).status().message()),
-              HasSubstr("leaves validation 0 images, but it takes one at least"));
+              HasSubstr("leaves validation 0 images, but a run needs at least one"));
 }
 
 // A run that is resumed recognises its images by labels and pixels.

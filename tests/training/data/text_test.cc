@@ -72,9 +72,9 @@ TEST(LoadText, WithAFileThatIsNoText_NamesItAndItsKind) {
   folder.Write("a", "text");
   folder.Write("picture", std::string("x\0y", 3));
   EXPECT_THAT(Load(folder.path()),
-              testing::HasSubstr("picture' is no text: its byte 1 is zero. Remove it"));
+              testing::HasSubstr("picture' is not text: its byte 1 is zero. Remove it"));
   EXPECT_THAT(Load(folder.Write("t.gz", std::string("\x1f\x8b\x08\0", 4))),
-              testing::HasSubstr("t.gz' is no text: its byte 3 is zero. It looks like gzip"));
+              testing::HasSubstr("t.gz' is not text: its byte 3 is zero. It looks like gzip"));
   EXPECT_THAT(Load(folder.Write("wide", std::string("\xff\xfe" "a\0", 4))),
               testing::HasSubstr("It looks like UTF-16; save it as UTF-8"));
 }

@@ -91,16 +91,16 @@ TEST_F(Shards, OfAFolder_AreOneStreamByPathWhateverTheirFormat) {
 TEST_F(Shards, ThatCannotBeRight_AreNamedWithWhatIsWrong) {
   const std::string tokens = Bytes<uint16_t>({1, 2, 3});
   EXPECT_THAT(Refusal(folder_.Write("odd.bin", "12345")),
-              HasSubstr("odd.bin' has 5 bytes, which is no multiple of 2"));
+              HasSubstr("odd.bin' has 5 bytes, which is not a multiple of 2"));
   EXPECT_THAT(Refusal(folder_.Write("odd32.bin", "123456"), kLlama3Vocabulary),
-              HasSubstr("no multiple of 4"));
+              HasSubstr("not a multiple of 4"));
   EXPECT_THAT(Refusal(folder_.Write("short.bin", Header(20240520, 1, 4) + tokens)),
               HasSubstr("short.bin' has 1030 bytes, but its header announces 4 tokens, which take "
-                        "1032: it was cut short"));
+                        "1032: it was truncated"));
   EXPECT_THAT(Refusal(folder_.Write("long.bin", Header(20240520, 1, 2) + tokens)),
               HasSubstr("announces 2 tokens, which take 1028"));
   EXPECT_THAT(Refusal(folder_.Write("cut.bin", Header(20240520, 1, 3).substr(0, 100))),
-              HasSubstr("cut short"));
+              HasSubstr("truncated"));
   EXPECT_THAT(Refusal(folder_.Write("minus.bin", Header(20240520, 1, -3) + tokens)),
               HasSubstr("announces -3 tokens"));
   EXPECT_THAT(Refusal(folder_.Write("version.bin", Header(20240520, 2, 3) + tokens)),
@@ -133,7 +133,7 @@ TEST_F(Shards, OfAnotherKind_AreRefusedByItsName) {
     return Refusal(folder_.Write("x.bin", bytes), 65536);
   };
   EXPECT_THAT(refusal(Header(20240522, 1, 4) + tokens),
-              HasSubstr("x.bin' is no file of tokens but an evaluation set of llm.c"));
+              HasSubstr("x.bin' is not a file of tokens but an evaluation set of llm.c"));
   EXPECT_THAT(refusal(Header(20240328, 2, 4)), HasSubstr("a tokenizer of llm.c"));
   EXPECT_THAT(refusal(Header(20240326, 3, 1024)), HasSubstr("GPT-2 weights of llm.c"));
   EXPECT_THAT(refusal(Header(20250101, 1, 4)), HasSubstr("of llm.c's format 20250101"));
@@ -160,7 +160,8 @@ TEST_F(Shards, ForValidation_AreLeftOutOfAFolderThatHasOthersAndSaid) {
   folder_.Write("d/cheval.bin", Bytes<uint16_t>({6}));
   const auto [tokens, said] = left_out({folder_ / "d"});
   EXPECT_EQ(tokens, 4u);
-  EXPECT_THAT(said, ElementsAre(HasSubstr("a_val_000000.bin' is for validation by its name")));
+  EXPECT_THAT(said, ElementsAre(HasSubstr(
+                        "a_val_000000.bin' is left out, since it is for validation by its name")));
   EXPECT_EQ(left_out({folder_ / "d", folder_ / "d/a_val_000000.bin"}).first, 4u + 2u);
   folder_.Write("v/val.bin", Bytes<uint16_t>({1}));
   EXPECT_EQ(left_out({folder_ / "v"}).first, 1u);

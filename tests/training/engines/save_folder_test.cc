@@ -76,7 +76,7 @@ TEST_F(SaveFolder, WhoseLockIsALink_IsRefusedAndNothingIsWrittenToWhereItLeads) 
   fs::create_symlink(precious, fs::path(options_.save) / ".geminid-lock");
   const absl::Status status = Take().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is no file that a run made"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is not a file that a run made"));
   EXPECT_EQ(fs::file_size(precious), 5u);
 }
 

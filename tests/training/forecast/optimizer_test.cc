@@ -103,7 +103,7 @@ TEST(Optimizers, MomentumOfSgdAndAdafactor_IsOneArrayMore) {
   adafactor.beta1 = 0.9;
   EXPECT_EQ(Predicted(*FindOptimizer("adafactor", true)).moments, Allocated(adafactor).moments);
   EXPECT_THAT(std::string(FindOptimizer("adamw", true).status().message()),
-              HasSubstr("sgd and adafactor alone"));
+              HasSubstr("only sgd and adafactor"));
 }
 
 TEST(Optimizers, StatePerParameter_IsWhatThePapersSay) {

@@ -38,7 +38,7 @@ TEST(ParseHostFile, OfOtherWords_NamesTheLine) {
               HasSubstr("hosts:2: 'max_slots=3' is not understood; a line is HOST slots=N"));
   EXPECT_THAT(ErrorOf("a slots=zero\n"), HasSubstr("hosts:1: slots"));
   EXPECT_THAT(ErrorOf("a slots=0\n"), HasSubstr("hosts:1: slots"));
-  EXPECT_THAT(ErrorOf("a slots=2\nb\na\n"), HasSubstr("hosts:3: a is there twice"));
+  EXPECT_THAT(ErrorOf("a slots=2\nb\na\n"), HasSubstr("hosts:3: a appears twice"));
 }
 
 TEST(ParseHostFile, OfAHostThatLooksLikeAnOption_IsRefused) {
@@ -52,8 +52,8 @@ TEST(ParseHostFile, WithAUser_IsReachedByTheHostAlone) {
   EXPECT_EQ(hosts->at(0).name, "alice@node-a");
   EXPECT_EQ(AddressOf(hosts->at(0).name), "node-a");
   EXPECT_EQ(AddressOf(hosts->at(1).name), "node-b");
-  EXPECT_THAT(ErrorOf("a\nbob@a\n"), HasSubstr("hosts:2: a is there twice"));
-  EXPECT_THAT(ErrorOf("a\nbob@localhost\n"), HasSubstr("by which the others reach it"));
+  EXPECT_THAT(ErrorOf("a\nbob@a\n"), HasSubstr("hosts:2: a appears twice"));
+  EXPECT_THAT(ErrorOf("a\nbob@localhost\n"), HasSubstr("by which the others reach that host"));
   EXPECT_THAT(ErrorOf("bob@\n"), HasSubstr("USER@HOST slots=N"));
   EXPECT_THAT(ErrorOf("@a\n"), HasSubstr("USER@HOST slots=N"));
 }
@@ -63,7 +63,8 @@ TEST(ParseHostFile, OfNoHost_SaysSo) { EXPECT_THAT(ErrorOf("# none\n"), HasSubst
 TEST(ParseHostFile, OfTheLoopbackBesideOthers_AsksForItsName) {
   EXPECT_TRUE(ParseHostFile("hosts", "localhost slots=2").ok());
   for (const char* name : {"localhost", "127.0.0.1", "::1"}) {
-    EXPECT_THAT(ErrorOf(std::string("a\n") + name), HasSubstr("by which the others reach it"));
+    EXPECT_THAT(ErrorOf(std::string("a\n") + name),
+                HasSubstr("by which the others reach that host"));
   }
 }
 

@@ -100,7 +100,7 @@ TEST(Launcher, OfARankThatFails_StopsTheOthersAndShowsItsLastWords) {
   EXPECT_EQ(outcome.code, base::kExitResourceExhausted);
   EXPECT_THAT(outcome.text, HasSubstr("rank 1 (pid "));
   EXPECT_THAT(outcome.text, HasSubstr("exited with code 7; the other ranks were stopped"));
-  EXPECT_THAT(outcome.text, HasSubstr("Its last words:\n  the disk is on fire\n"));
+  EXPECT_THAT(outcome.text, HasSubstr("Its last output:\n  the disk is on fire\n"));
   EXPECT_LT(absl::Now() - began, absl::Seconds(20));
   EXPECT_TRUE(NoChildrenLeft());
 }

@@ -37,7 +37,7 @@ TEST(ReadPipeline, OfASchedule_HasItsStagesAndChunks) {
 
 TEST(ReadPipeline, OfAMistake_SaysWhichAndWhatWouldBeRight) {
   for (const auto& [value, words] : std::vector<std::pair<std::string, std::string>>{
-           {"gpipe:2", "no schedule 'gpipe'; there are 1f1b, interleaved and zbv"},
+           {"gpipe:2", "no schedule 'gpipe'; the schedules are 1f1b, interleaved and zbv"},
            {"two", "pipeline two: it must be"},
            {"65", "pipeline 65: it must be"},
            {"1f1b:2:chunks=2", "it takes the number of stages alone, as in pipeline=2"},
@@ -46,7 +46,7 @@ TEST(ReadPipeline, OfAMistake_SaysWhichAndWhatWouldBeRight) {
            {"interleaved:2:2", "pipeline has no '2'"},
            {"interleaved:2:parts=2", "pipeline has no 'parts=2'"},
            {"interleaved:2:chunks=x", "pipeline's chunks x: it must be"},
-           {"interleaved:2:chunks=1", "2 chunks for each stage or more"},
+           {"interleaved:2:chunks=1", "at least 2 chunks for each stage"},
            {"", "pipeline '': it must be"}}) {
     const auto axis = ReadPipeline(value, kMost);
     ASSERT_TRUE(absl::IsInvalidArgument(axis.status())) << value;

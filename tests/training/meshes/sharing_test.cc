@@ -83,9 +83,9 @@ TEST(CheckWithinHosts, OfWhatCannotBe_SaysWhy) {
   };
   const MeshSpec mesh = {.data = 8, .within_host = true};
   EXPECT_EQ(refusal(mesh, JobOf(2, 8)), "");
-  EXPECT_THAT(refusal(mesh, JobOf(1, 8)), HasSubstr("all ranks are on one; take zero=3"));
+  EXPECT_THAT(refusal(mesh, JobOf(1, 8)), HasSubstr("all ranks are on one host; take zero=3"));
   const MeshSpec uneven = {.pipeline = 3, .data = 2, .within_host = true};
-  EXPECT_THAT(refusal(uneven, JobOf(2, 6)), HasSubstr("in this mesh some have more"));
+  EXPECT_THAT(refusal(uneven, JobOf(2, 6)), HasSubstr("this mesh has more on some"));
   EXPECT_EQ(refusal({.pipeline = 3, .data = 2}, JobOf(2, 6)), "");
 }
 

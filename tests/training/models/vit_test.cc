@@ -146,7 +146,7 @@ TEST(ValidateOfImages, WhatDoesNotFit_SaysWhatWouldBeRight) {
   EXPECT_THAT(complaint(bad), HasSubstr("the number of classes is 0"));
   bad = good;
   bad.lora_rank = 2;
-  EXPECT_THAT(complaint(bad), HasSubstr("adapters beside a classifier"));
+  EXPECT_THAT(complaint(bad), HasSubstr("adapters do not support a classifier yet"));
 }
 
 }  // namespace

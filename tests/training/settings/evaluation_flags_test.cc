@@ -87,7 +87,7 @@ TEST(EvaluationFlags, OfWhatEvaluates_AreTaken) {
 TEST(EvaluationFlags, OfMeshesThatDoNotEvaluate_AreRefused) {
   for (const char* parallel : {"auto", "tensor=1d:2"}) {
     EXPECT_THAT(Refusal({"--load", "none", "--parallel", parallel}),
-                StartsWith("--parallel: --eval-only takes pipeline=N"));
+                StartsWith("--parallel: --eval-only supports only pipeline=N"));
   }
 }
 

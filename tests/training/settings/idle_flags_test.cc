@@ -58,7 +58,8 @@ TEST(IdleFlags, OfMilestonesBehindTheEnd_NamesThese) {
 TEST(IdleFlags, OfPatternsThatFitNoAdapter_NamesThese) {
   EXPECT_THAT(
       Idle({"--lora-rank", "2", "--freeze", "*.wte.*,*.h.0.*lora_A*"}),
-      ElementsAre("--freeze *.wte.*: it does nothing, for --lora-rank freezes what it fits"));
+      ElementsAre(
+          "--freeze *.wte.*: it does nothing, for --lora-rank freezes the same parameters"));
   EXPECT_THAT(Idle({"--freeze", "*.wte.*"}), IsEmpty());
 }
 

@@ -183,8 +183,8 @@ TEST(ChooseMesh, OfWhatItCannotWeigh_SaysWhatToDo) {
   const auto uneven = ChooseMesh(Options(), Place(3));
   EXPECT_TRUE(absl::IsInvalidArgument(uneven.status()));
   EXPECT_THAT(std::string(uneven.status().message()),
-              HasSubstr("the 16 sequences of a step (--batch x --accumulate) evenly, and there are "
-                        "3 ranks"));
+              HasSubstr("the 16 sequences of a step (--batch x --accumulate) evenly, which is not "
+                        "possible with 3 ranks"));
   // 16 ranks have micro-batches of at most 8 sequences, and the model can only be replicated.
   const auto small =
       ChooseMesh(Options({"--layers", "1", "--dropout", "0.1", "--freeze", "*norm*"}), Place(16));

@@ -93,27 +93,27 @@ TEST(ParseParallel, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"pipeline", "'pipeline' is not AXIS=SIZE"},
       {"pipeline=2,", "'' is not AXIS=SIZE"},
       {"pipe=2",
-       "there is no axis 'pipe'; there are pipeline, tensor, sequence, expert, data and zero"},
+       "there is no axis 'pipe'; the axes are pipeline, tensor, sequence, expert, data and zero"},
       {"pipeline=two", "pipeline two: it must be"},
       {"pipeline=0", "pipeline 0: it must be"},
       {"data=-1", "data -1: it must be"},
       {"data=2000", "data=2000 is for 2000 ranks; a run has at most 1024"},
-      {"data=2,data=2", "data is there twice"},
+      {"data=2,data=2", "data appears twice"},
       {"pipeline=zbv:2:chunks=2", "it takes the number of stages alone"},
       {"pipeline=interleaved:2", "it needs stages and chunks"},
       {"pipeline=gpipe:2", "pipeline has no schedule 'gpipe'"},
       {"sequence=2", "sequence is '2'; it must be ulysses:N, ring:N, or megatron:N"},
       {"sequence=ring:x", "sequence x: it must be"},
-      {"sequence=megatron:2,tensor=1d:2", "tensor is there too; leave one of both out"},
+      {"sequence=megatron:2,tensor=1d:2", "tensor is given, too; leave one of the two out"},
       {"sequence=ulysses:x", "sequence x: it must be"},
-      {"tensor=2", "tensor has no mode '2'; there are 1d, 1d-sequence, 2d, 2.5d, 3d"},
+      {"tensor=2", "tensor has no mode '2'; the modes are 1d, 1d-sequence, 2d, 2.5d, 3d"},
       {"tensor=2d:size=5", "5 ranks do not make a 2d grid; the nearest that do are 4 or 9"},
       {"tensor=1d:2000", "is for 2000 ranks"},
       {"expert=two", "expert two: it must be"},
       {"expert=64,data=64", "is for 4096 ranks"},
       {"zero=0", "zero is '0'; it must be 3"},
       {"zero=3:node", "zero is '3:node'; it must be 3, "},
-      {"zero=2:host", "with 2 each rank keeps all weights between updates"},
+      {"zero=2:host", "with 2 each rank holds all weights between updates"},
       {"pipeline=1000,data=1000", "has more than 65536 ranks"}};
   for (const auto& [text, words] : mistakes) {
     const auto parsed = ParseParallel(text);
@@ -211,8 +211,8 @@ TEST(CheckParallel, OfAPipelineInHalves_SaysWhatDoesNotGoWithIt) {
   EXPECT_EQ(with("pipeline=zbv:2,zero=1", four), "");
   EXPECT_THAT(
       with("pipeline=zbv:2,tensor=1d:2", {"--layers", "4", "--accumulate", "4", "--dtype", "fp32"}),
-      HasSubstr("pipeline=zbv is not there yet with tensor"));
-  EXPECT_THAT(with("pipeline=zbv:1", four), HasSubstr("pipeline=zbv has 2 stages or more"));
+      HasSubstr("pipeline=zbv does not support tensor yet"));
+  EXPECT_THAT(with("pipeline=zbv:1", four), HasSubstr("pipeline=zbv needs at least 2 stages"));
   EXPECT_THAT(with("pipeline=zbv:2", {"--layers", "4", "--accumulate", "1"}),
               HasSubstr("give --accumulate 2 or more"));
   EXPECT_THAT(with("pipeline=zbv:2", {"--layers", "3", "--accumulate", "2"}),
@@ -220,7 +220,7 @@ TEST(CheckParallel, OfAPipelineInHalves_SaysWhatDoesNotGoWithIt) {
                         "fewer stages, or pipeline=2 alone"));
   EXPECT_THAT(
       with("pipeline=zbv:2", {"--model", "mixtral-tiny", "--layers", "4", "--accumulate", "2"}),
-      HasSubstr("pipeline=zbv is not there yet for models with experts"));
+      HasSubstr("pipeline=zbv does not support models with experts yet"));
 }
 
 // Attention over whole sequences supports windows; attention over slices does not.
@@ -230,7 +230,7 @@ TEST(CheckParallel, OfARingBesideASlidingWindow_NamesTheWindow) {
   };
   EXPECT_EQ(with("sequence=ulysses:2", "64"), "");
   EXPECT_THAT(with("sequence=ring:2", "64"),
-              HasSubstr("sequence=ring is not there yet with a sliding_window of 24 tokens"));
+              HasSubstr("sequence=ring does not yet support a sliding_window of 24 tokens"));
   EXPECT_EQ(with("sequence=ring:2", "24"), "");  // no sequence exceeds the window
 }
 

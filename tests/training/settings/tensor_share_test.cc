@@ -71,8 +71,9 @@ TEST(CheckTensor, OfFamilies_RefusesWhatItDoesNotCut) {
   };
   const Words mistral = {"--model", "mistral-tiny"};
   EXPECT_EQ(with(mistral, "tensor=1d:2"), "");
-  EXPECT_THAT(with(mistral, "tensor=1d:2,sequence=ring:2"),
-              HasSubstr("sequence beside a sliding_window of 24 tokens is not there yet"));
+  EXPECT_THAT(
+      with(mistral, "tensor=1d:2,sequence=ring:2"),
+      HasSubstr("sequence beside a sliding_window of 24 tokens does not work with tensor yet"));
   EXPECT_EQ(with(mistral + Words{"--context", "24"}, "tensor=1d:2,sequence=ring:2"), "");
   for (const Words& model : std::vector<Words>{{"--model", "qwen3-tiny"},
                                                {"--family", "opt"},
@@ -80,11 +81,11 @@ TEST(CheckTensor, OfFamilies_RefusesWhatItDoesNotCut) {
                                                {"--family", "qwen2"}}) {
     SCOPED_TRACE(testing::PrintToString(model));
     EXPECT_EQ(with(model, "tensor=1d:2"), "");
-    EXPECT_THAT(with(model, "tensor=2d:4"), HasSubstr("is not there yet with tensor but for"));
+    EXPECT_THAT(with(model, "tensor=2d:4"), HasSubstr("works only with tensor=1d:N yet"));
     EXPECT_THAT(with(model, "tensor=1d-sequence:2"), HasSubstr("or tensor=1d:N"));
   }
   for (const char* model : {"bert-tiny", "mixtral-tiny"}) {
-    EXPECT_THAT(with({"--model", model}, "tensor=1d:2"), HasSubstr("not there yet with tensor"));
+    EXPECT_THAT(with({"--model", model}, "tensor=1d:2"), HasSubstr("does not work with tensor yet"));
   }
 }
 
@@ -94,8 +95,8 @@ TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
   EXPECT_EQ(Error({"--parallel", "tensor=1d:2", "--device", "cuda"}), "");
   EXPECT_EQ(Error({"--parallel", "tensor=1d:2", "--restarts", "1", "--loss-scale", "dynamic"}), "");
   const std::vector<std::pair<Words, std::string>> mistakes = {
-      {{"--lora-rank", "2"}, "--lora-rank is not there yet with tensor"},
-      {{"--freeze", "*norm*"}, "--freeze is not there yet with tensor"},
+      {{"--lora-rank", "2"}, "--lora-rank does not work with tensor yet"},
+      {{"--freeze", "*norm*"}, "--freeze does not work with tensor yet"},
       {{"--update", "backward", "--clip-norm", "0"},
        "--update backward needs a run without tensor"}};
   for (const auto& [more, words] : mistakes) {
@@ -105,12 +106,12 @@ TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
   }
   EXPECT_EQ(Error(cut + Words{"--dropout", "0.1"}), "");
   EXPECT_THAT(Error({"--parallel", "tensor=2d:4", "--dropout", "0.1"}),
-              HasSubstr("--dropout beside a mode but 1d is not there yet with tensor"));
+              HasSubstr("--dropout beside another mode than 1d does not work with tensor yet"));
   for (const char* axes : {"tensor=1d-sequence:2", "tensor=2d:4", "tensor=2.5d:size=8:depth=2",
                            "tensor=3d:8", "tensor=1d:2,sequence=ring:2"}) {
     EXPECT_THAT(
         Error({"--parallel", axes, "--device", "cuda"}),
-        HasSubstr("--device cuda is not there yet with cut layers but those of tensor=1d:N"));
+        HasSubstr("--device cuda does not yet support sharded layers other than tensor=1d:N"));
   }
 }
 

@@ -182,7 +182,7 @@ TEST(PlanParallel, WeightsShardedWithinHosts_TakeLessOfASlowNetworkAndSomeHostMe
       RunPlan({"--model", "gpt2", "--hardware", "rtx-3090-24gb", "--ranks-per-node", "4", "--batch",
                "4", "--parallel", "zero=3:host"});
   EXPECT_EQ(one_node.code, base::kExitUsage);
-  EXPECT_THAT(one_node.err, HasSubstr("all ranks are on one; take zero=3"));
+  EXPECT_THAT(one_node.err, HasSubstr("all ranks are on one host; take zero=3"));
 }
 
 }  // namespace

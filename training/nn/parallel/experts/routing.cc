@@ -157,9 +157,9 @@ absl::StatusOr<Routing> Route(const RoutingOptions& options, std::span<const flo
   }
   Routing routing = {.options = options, .tokens = logits.size() / options.experts};
   if (options.capacity_group > 0 && routing.tokens % options.capacity_group != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%d tokens cannot be cut into groups of %d; take a number that divides",
-                        routing.tokens, options.capacity_group));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d tokens cannot be divided into groups of %d; take a divisor of the tokens",
+        routing.tokens, options.capacity_group));
   }
   routing.chosen.resize(routing.tokens * options.choices);
   routing.weights.resize(routing.tokens * options.choices);

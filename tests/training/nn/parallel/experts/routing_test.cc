@@ -78,7 +78,7 @@ TEST(Route, WithACapacityOfGroups_RoutesEachGroupAsItWouldAlone) {
   EXPECT_THAT(all->rows, testing::UnorderedElementsAreArray(rows));
   EXPECT_GT(all->dropped(), 0u);
   const auto uneven = Route({.experts = 3, .choices = 2, .capacity_group = 5}, logits);
-  EXPECT_THAT(std::string(uneven.status().message()), HasSubstr("12 tokens cannot be cut"));
+  EXPECT_THAT(std::string(uneven.status().message()), HasSubstr("12 tokens cannot be divided"));
 }
 
 // Six tokens choose two of three experts each: the capacity is ceil(0.75 * 2 * 6 / 3) = 3.

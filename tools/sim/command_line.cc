@@ -37,19 +37,22 @@ void AddJobFlags(CLI::App* app, Flags* flags) {
   app->add_option("--random", flags->job.random, "KIND:SEED, a random trace");
   app->add_option("--model", flags->job.model, "A model of geminictl plan --list-models");
   app->add_option("--hardware", flags->job.hardware, "For --model: geminictl plan --list-hardware");
-  app->add_option("--ranks", flags->ranks, "For --model: of all nodes");
+  app->add_option("--ranks", flags->ranks, "For --model: ranks of all nodes");
   app->add_option("--nodes", flags->nodes, "For --model");
   app->add_option("--batch", flags->batch, "For --model: sequences of a micro-batch, over all ranks; otherwise 4 of each");
   app->add_option("--context,--sequence", flags->sequence, "For --model: tokens of a sequence");
-  app->add_option("--host-memory", flags->host_memory, "Of a node; none: as much as is needed");
-  app->add_option("--device-memory", flags->device_memory, "Of each rank, instead of the trace's");
-  app->add_option("--copy-bandwidth", flags->copy_bandwidth,
-                  "Of each direction of a rank's link, such as 10GB/s, instead of the trace's");
-  app->add_option("--set", flags->set, "FIELD=NUMBER of the machine; may be repeated");
+  app->add_option("--host-memory", flags->host_memory,
+                  "Host memory of a node; none: as much as the job needs");
+  app->add_option("--device-memory", flags->device_memory,
+                  "Device memory of each rank, instead of the trace's");
+  app->add_option(
+      "--copy-bandwidth", flags->copy_bandwidth,
+      "Rate of each direction of a rank's link, such as 10GB/s, instead of the trace's");
+  app->add_option("--set", flags->set, "Sets FIELD=NUMBER of the machine; may be repeated");
   app->add_option("--steps", flags->steps, "Steps to report");
-  app->add_option("--warmup-steps", flags->warmup_steps, "Steps before them");
-  app->add_option("--lookahead", flags->lookahead, "Moments that a load may be ahead");
-  app->add_flag("--json", flags->json, "For programs");
+  app->add_option("--warmup-steps", flags->warmup_steps, "Steps before those to report");
+  app->add_option("--lookahead", flags->lookahead, "Most moments that a load may be early");
+  app->add_flag("--json", flags->json, "Prints JSON");
 }
 
 void AddRunFlags(CLI::App* app, Flags* flags) {
@@ -57,14 +60,14 @@ void AddRunFlags(CLI::App* app, Flags* flags) {
   app->add_option("--policy", flags->policy,
                   "auto, bytes, cpu, device, lru, gemini, static or static:FRACTION");
   app->add_option("--seeds", flags->seeds, "Runs with different noise");
-  app->add_option("--seed", flags->seed, "The first of them");
+  app->add_option("--seed", flags->seed, "First seed");
   app->add_option("--kill-rank", flags->kill_rank, "RANK@SECONDS; may be repeated");
   app->add_option("--kill-daemon", flags->kill_daemon, "NODE@SECONDS+SECONDS; may be repeated");
   app->add_option("--detect", flags->detect, "Seconds until a dead rank is noticed");
   app->add_option("--restart", flags->restart, "Seconds until its processes are up again");
   app->add_option("--timeline", flags->timeline, "Write a trace for Perfetto to this file");
   app->add_option("--memory-picture", flags->memory_picture, "Write an SVG to this file");
-  app->add_option("--title", flags->title, "Of the picture");
+  app->add_option("--title", flags->title, "Title of the picture");
 }
 
 // Refuses a flag that would be ignored without, or with, another one.
@@ -84,7 +87,7 @@ absl::Status CheckFlagsCombine(const CLI::App& command) {
   for (const Pair& pair : kNeeding) {
     if (!given(pair.flag) || given(pair.other)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(pair.flag, " says nothing without ", pair.other, "; give both or neither"));
+        absl::StrCat(pair.flag, " has no effect without ", pair.other, "; give both or neither"));
   }
   constexpr Pair kExcluding[] = {{"--trace", "--random"},  {"--trace", "--model"},
                                  {"--random", "--model"},  {"--traces", "--trace"},
@@ -97,7 +100,7 @@ absl::Status CheckFlagsCombine(const CLI::App& command) {
   for (const char* flag : {"--detect", "--restart"}) {
     if (!given(flag) || given("--kill-rank") || given("--kill-daemon")) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, " says nothing without --kill-rank or --kill-daemon"));
+        absl::StrCat(flag, " has no effect without --kill-rank or --kill-daemon"));
   }
   return absl::OkStatus();
 }
@@ -197,8 +200,9 @@ absl::StatusOr<Failure> ParseFailure(FailureKind kind, const std::string& text) 
   const size_t plus = text.find('+', at == std::string::npos ? 0 : at);
   const bool is_daemon = kind == FailureKind::kDaemon;
   if (at == std::string::npos || (plus != std::string::npos) != is_daemon) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", text, "' is no failure; give ", is_daemon ? "NODE@SECONDS+SECONDS" : "RANK@SECONDS"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not a failure; give ",
+                     is_daemon ? "NODE@SECONDS+SECONDS" : "RANK@SECONDS"));
   }
   GEMINID_ASSIGN_OR_RETURN(const uint64_t index,
                            base::ParseCount("the number before @", text.substr(0, at), 0, 1 << 20));
@@ -223,7 +227,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
       "compare", "All policies on one job, or, without a job, on many random traces");
   AddJobFlags(compare, &flags);
   compare->add_option("--traces", flags.traces, "Random traces of each kind");
-  compare->add_option("--seed", flags.seed, "The first of them");
+  compare->add_option("--seed", flags.seed, "First seed");
   base::RefuseEmptyValues(&app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first

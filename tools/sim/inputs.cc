@@ -92,8 +92,7 @@ absl::StatusOr<Input> FromTrace(const v1::TraceFile& file) {
   if (!recorded.ok()) return recorded.status();
   if (!recorded->activations.empty()) {
     return absl::InvalidArgumentError(
-        "the trace leaves open what becomes of its activations; simulate a recorded trace, or "
-        "--model");
+        "the trace does not say where its activations are; simulate a recorded trace, or --model");
   }
   Input input;
   input.description = recorded->description;
@@ -161,7 +160,7 @@ absl::StatusOr<Input> FromRandom(const std::string& name) {
     return input;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("'", name, "' is no random trace; give KIND:SEED with a kind of: ", kinds));
+      absl::StrCat("'", name, "' is not a random trace; give KIND:SEED with a kind of: ", kinds));
 }
 
 }  // namespace geminid::sim

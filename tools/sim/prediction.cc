@@ -89,9 +89,8 @@ std::string ToText(const Prediction& p) {
     absl::StrAppend(&text, ", reads ", Size(p.disk_read_bytes), " from disk and writes ",
                     Size(p.disk_write_bytes));
   }
-  absl::StrAppend(
-      &text, ".\nDevice memory at its fullest: ", Size(static_cast<double>(Total(p.device_peak))),
-      " of ", Size(static_cast<double>(p.arena_bytes)));
+  absl::StrAppend(&text, ".\nPeak device memory: ", Size(static_cast<double>(Total(p.device_peak))),
+                  " of ", Size(static_cast<double>(p.arena_bytes)));
   for (size_t owner = 0; owner < p.device_peak.size(); ++owner) {
     absl::StrAppend(&text, owner == 0 ? " (" : ", ", sim::Name(static_cast<Owner>(owner)), " ",
                     Size(static_cast<double>(p.device_peak[owner])));

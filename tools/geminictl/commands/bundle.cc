@@ -152,7 +152,8 @@ absl::StatusOr<int> RunBundle(const Context& context, const BundleOptions& optio
   GEMINID_RETURN_IF_ERROR(base::ReplaceFile(output, archive));
   *context.err << "wrote " << output << "; it has names of jobs, tenants and files, no tokens and "
                << "nothing of what lies in memory: look at it before you send it\n";
-  if (!bundle.errors.empty()) *context.err << "not all could be had:\n" << bundle.errors;
+  if (!bundle.errors.empty())
+    *context.err << "some parts could not be collected:\n" << bundle.errors;
   return base::kExitOk;
 }
 

@@ -57,7 +57,7 @@ absl::StatusOr<int> RunExplain(const Context& context, const ChunkName& name) {
       client->ExplainChunk(session, name.chunk);
   if (absl::IsNotFound(response.status())) {
     return absl::NotFoundError(absl::StrCat(std::string(response.status().message()),
-                                            "; 'geminictl ls chunks' lists those there are"));
+                                            "; 'geminictl ls chunks' lists the chunks"));
   }
   if (!response.ok()) return response.status();
   if (context.json) {

@@ -98,7 +98,7 @@ absl::Status Confirm(const Context& context, const JobOptions& options) {
   if (!context.interactive) {
     return absl::InvalidArgumentError(
         absl::StrCat("end stops all ranks of job ", options.job,
-                     " and frees its memory, kept memory too; say --yes to do that"));
+                     " and frees its memory, kept memory too; give --yes to do that"));
   }
   *context.err << "geminictl: end all ranks of job " << Printable(options.job) << " of "
                << TenantOr(options, "yours") << " and free its memory? [y/N] " << std::flush;

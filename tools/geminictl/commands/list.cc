@@ -101,7 +101,7 @@ absl::Status CheckSession(DaemonClient* client, uint64_t session) {
                   [session](const v1::SessionInfo& info) { return info.session() == session; });
   if (found) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("there is no session ", session,
-                                          "; 'geminictl ls sessions' lists those there are"));
+                                          "; 'geminictl ls sessions' lists the sessions"));
 }
 
 }  // namespace
@@ -112,10 +112,9 @@ std::string WhereIs(const v1::ChunkInfo& chunk) {
   if (copy == shm::Name(shm::Residency::kNone) || copy == shm::Name(shm::Residency::kAbsent)) {
     return has_home ? "on host" : "not made";
   }
-  const std::string device =
-      copy == shm::Name(shm::Residency::kResident)  ? "on device"
-      : copy == shm::Name(shm::Residency::kFilling) ? "coming to device"
-                                                    : "leaving device";
+  const std::string device = copy == shm::Name(shm::Residency::kResident)  ? "on device"
+                             : copy == shm::Name(shm::Residency::kFilling) ? "loading to device"
+                                                                           : "evicting from device";
   return has_home ? absl::StrCat("on host, ", device) : device;
 }
 

@@ -203,9 +203,9 @@ std::string Jobs(const v1::ListSessionsResponse& sessions, const Style& style) {
 const char* Meaning(shm::ChunkKind kind) {
   switch (kind) {
     case shm::ChunkKind::kWeight:
-      return "weights in the type that is computed in";
+      return "weights in the type of the computation";
     case shm::ChunkKind::kRemainder:
-      return "what weights have beyond that type, to make fp32 of them";
+      return "the bits that weights lack to be fp32";
     case shm::ChunkKind::kExpAvg:
       return "the optimizer's mean of gradients";
     case shm::ChunkKind::kExpAvgSq:
@@ -213,9 +213,9 @@ const char* Meaning(shm::ChunkKind kind) {
     case shm::ChunkKind::kGradient:
       return "gradients, or sums of them";
     case shm::ChunkKind::kGatheredWeight:
-      return "weights of all ranks, for the operator that uses them";
+      return "weights gathered from all ranks for the operator that uses them";
     case shm::ChunkKind::kSpare:
-      return "where an update is written before it takes its place";
+      return "memory where an update is written before it becomes the state";
     case shm::ChunkKind::kGeneric:
       return "buffers, such as those between ranks";
     case shm::ChunkKind::kShared:

@@ -46,7 +46,7 @@ absl::StatusOr<uint64_t> FindSession(DaemonClient* client, const std::string& na
   return absl::NotFoundError(name.empty()
                                  ? "no session is attached to the daemon"
                                  : absl::StrCat("there is no session ", name,
-                                                "; 'geminictl ls sessions' lists those there are"));
+                                                "; 'geminictl ls sessions' lists the sessions"));
 }
 
 // The totals of a trace.

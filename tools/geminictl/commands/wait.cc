@@ -101,7 +101,7 @@ std::string LeftToWaitFor(const v1::ListJobsResponse& jobs, const WaitOptions& o
   }
   if (states.empty() && options.state == kGone) return "";
   return absl::StrCat("job ", Printable(options.job), " to be ", options.state, "; ",
-                      states.empty() ? "there is none of that name"
+                      states.empty() ? "there is no job of that name"
                                      : absl::StrCat("it is ", absl::StrJoin(states, " and ")));
 }
 

@@ -33,7 +33,8 @@ Check Probe(const char* id, const absl::Status& status, Verdict otherwise, const
 
 Check JudgePeerPidfd(const MachineFindings& found) {
   if (found.peer_pidfd.ok()) {
-    return {"peer_pidfd", Verdict::kPass, "the kernel tells who connects, and when it ends", ""};
+    return {"peer_pidfd", Verdict::kPass,
+            "the kernel reports which process connects, and when it ends", ""};
   }
   if (found.pidfd_open.ok()) {
     return {"peer_pidfd", Verdict::kWarn,
@@ -81,7 +82,7 @@ Check JudgeMemory(const MachineFindings& found) {
     return {"memory", Verdict::kPass, size, ""};
   }
   return {"memory", Verdict::kWarn, size,
-          "end what holds the memory; pools are backed at once and do not wait for others"};
+          "end programs that hold memory; pools take their memory at once and do not wait"};
 }
 
 Check JudgeCgroup(const MachineFindings& found) {
@@ -126,7 +127,7 @@ Check JudgeHugePages(const os::HugePages& pages) {
 Check JudgeDevShm(const std::optional<Space>& space) {
   if (!space.has_value()) {
     return {"dev_shm", Verdict::kWarn,
-            "/dev/shm is not there; geminid does not use it, NCCL and data loaders do",
+            "/dev/shm does not exist; geminid does not use it, NCCL and data loaders do",
             "mount a tmpfs on /dev/shm"};
   }
   const std::string found =
@@ -139,7 +140,8 @@ Check JudgeDevShm(const std::optional<Space>& space) {
 
 Check JudgeCpu(const CpuFeatures& cpu) {
   if (!cpu.is_x86) {
-    return {"cpu_features", Verdict::kPass, "not an x86 processor; its own vectors are used", ""};
+    return {"cpu_features", Verdict::kPass,
+            "not an x86 processor; its own vector instructions are used", ""};
   }
   std::vector<std::string> has;
   std::vector<std::string> lacks;
@@ -155,8 +157,8 @@ Check JudgeCpu(const CpuFeatures& cpu) {
                    lacks.empty() ? "" : absl::StrCat("; lacks ", absl::StrJoin(lacks, ", ")));
   if (cpu.avx2) return {"cpu_features", Verdict::kPass, found, ""};
   return {"cpu_features", Verdict::kWarn, found,
-          "train on a processor with AVX2, or let the hypervisor pass it through: the optimizer "
-          "on the host is several times slower without"};
+          "train on a processor with AVX2, or let the hypervisor pass it through: without AVX2 the "
+          "optimizer on the host is several times slower"};
 }
 
 Check JudgeDriver(const std::string& version) {

@@ -59,7 +59,7 @@ EnginePart Activations(const forecast::Forecast& forecast) {
   return {.part = "activations",
           .planned = items.empty() ? "as recorded"
                      : keeps       ? "all are kept on the device"
-                     : offloads    ? "all wait in host memory"
+                     : offloads    ? "all are offloaded to host memory"
                      : executed
                          ? "the input of each part of a layer is kept, the rest is recomputed"
                          : absl::StrCat(counts[0], " kept, ", counts[1], " offloaded, ", counts[2],

@@ -202,7 +202,7 @@ absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
     return WrongFlag("--activations", flags.activations, "it must be recompute, keep or planned");
   } else if (!flags.activations.empty() && !flags.as_planned) {
     return absl::InvalidArgumentError(
-        "--activations planned needs --as-planned: today's engine treats all of them alike");
+        "--activations planned needs --as-planned: today's engine treats all activations alike");
   }
   return absl::OkStatus();
 }

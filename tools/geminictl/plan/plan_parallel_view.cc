@@ -61,9 +61,10 @@ std::string Verdict(const ParallelAnswer& answer) {
         FormatBytes(best.device_bytes), " of its device and ", FormatBytes(best.host_bytes),
         " of host memory, at most.\n");
   }
-  std::string text = absl::StrCat(
-      answer.only.has_value() ? "It does not fit" : "No mesh fits", ": the least of a device that ",
-      "was planned is ", FormatBytes(best.device_bytes), ", by ", InWords(best, answer.job), ".\n");
+  std::string text =
+      absl::StrCat(answer.only.has_value() ? "It does not fit" : "No mesh fits",
+                   ": the smallest device memory that ", "was planned is ",
+                   FormatBytes(best.device_bytes), ", by ", InWords(best, answer.job), ".\n");
   if (answer.nearest.has_value()) {
     absl::StrAppend(&text, "The nearest that fits: ", InWords(*answer.nearest, answer.job), "; ",
                     Seconds(answer.nearest->step_seconds), " a step, ",
@@ -180,7 +181,7 @@ std::string ComparedText(const ComparedAnswer& answer, const Style& style) {
   std::string text = Heading(answer.model);
   absl::StrAppend(&text, job.hardware.name, ", nodes of ", answer.ranks_per_node, " ranks; ",
                   job.batch.sequences, " x ", job.batch.sequence_length,
-                  " tokens in one pass of all ranks, cut as if all sizes could be\n\n");
+                  " tokens in one pass of all ranks, sharded as if all sizes were divisible\n\n");
   Table table({{"RANKS", Align::kRight},
                {"MODE"},
                {"RECEIVED", Align::kRight},

@@ -70,11 +70,11 @@ struct Pair {
   absl::string_view why;
 };
 
-constexpr absl::string_view kOneSubject = "one of them says what is planned";
+constexpr absl::string_view kOneSubject = "each says what to plan";
 constexpr absl::string_view kShapeIsGiven = "the shape is in the file";
-constexpr absl::string_view kOneMember = "each says by itself which member of the family";
-constexpr absl::string_view kTraceSays = "the trace says it";
-constexpr absl::string_view kPlaceSays = "the run that was measured says it";
+constexpr absl::string_view kOneMember = "each names the member of the family";
+constexpr absl::string_view kTraceSays = "the trace has that value";
+constexpr absl::string_view kPlaceSays = "the measured run has that value";
 
 constexpr Pair kExcluding[] = {
     {"--model", "--config", kOneSubject},
@@ -93,17 +93,17 @@ constexpr Pair kExcluding[] = {
     {"--trace", "--ranks", kTraceSays},
     {"--trace", "--ranks-per-node", kTraceSays},
     {"--trace", "--nodes", kTraceSays},
-    {"--trace", "--parallel", "its ranks are cut already"},
+    {"--trace", "--parallel", "its ranks have their shards already"},
     {"--ranks", "--ranks-per-node", "each says how many accelerators there are"},
-    {"--parallel", "--largest", "one model is cut"},
+    {"--parallel", "--largest", "a mesh is for one given model"},
     {"--parallel", "--save-trace", "ranks of different stages have different traces"},
-    {"--parallel", "--disk", "meshes are planned without one"},
+    {"--parallel", "--disk", "meshes are planned without a disk"},
     {"--trace", "--batch", kTraceSays},
     {"--trace", "--context", kTraceSays},
     {"--trace", "--activations", kTraceSays},
     {"--trace", "--compute", kTraceSays},
     {"--trace", "--achieved", kTraceSays},
-    {"--trace", "--save-trace", "there is a file already"},
+    {"--trace", "--save-trace", "the trace is in a file already"},
     {"--place", "--trace", kPlaceSays},
     {"--place", "--largest", kPlaceSays},
     {"--place", "--hardware", kPlaceSays},
@@ -152,7 +152,7 @@ constexpr Pair kNeeding[] = {
     {"--network-latency", "--parallel", "nothing else is planned with it"},
     {"--disk-read", "--disk", "it is the disk's rate"},
     {"--disk-write", "--disk", "it is the disk's rate"},
-    {"--disk-endurance", "--disk", "it is the disk's"},
+    {"--disk-endurance", "--disk", "it is the disk's endurance"},
 };
 
 }  // namespace

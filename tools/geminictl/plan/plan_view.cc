@@ -189,7 +189,7 @@ std::string Movement(const PlanAnswer& answer) {
 
 std::string Changes(const PlanAnswer& answer) {
   if (answer.changes.empty()) return "No single change makes it fit.\n";
-  std::string text = "Any one of these makes it fit, each the least that does:\n";
+  std::string text = "Any one of these changes makes it fit, each the smallest that does:\n";
   for (const forecast::Change& change : answer.changes) {
     absl::StrAppend(&text, "  ", change.text, "\n");
   }

@@ -61,7 +61,8 @@ absl::Status ParseWatch(const Flags& flags, CommandLine* line) {
   }
   if (flags.watch.empty()) {
     if (flags.times.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError("--times says how often to --watch; give that too");
+    return absl::InvalidArgumentError(
+        "--times is the number of repetitions of --watch; give --watch, too");
   }
   if (!MayBeWatched(*line->subcommand)) {
     return absl::InvalidArgumentError(
@@ -149,30 +150,37 @@ class Parser {
         ->capture_default_str();
     app_.add_option(
         "--watch", flags_.watch,
-        "Does it again every so many seconds: status, ls, explain, doctor, config show");
-    app_.add_option("--times", flags_.times, "How often to --watch; otherwise until q or Ctrl-C");
-    Add(&app_, "status", "What the daemon holds, and whether it adds up", Subcommand::kStatus);
+        "Repeats the command every so many seconds: status, ls, explain, doctor, config show");
+    app_.add_option("--times", flags_.times,
+                    "Number of repetitions of --watch; otherwise until q or Ctrl-C");
+    Add(&app_, "status",
+        "Shows the memory that the daemon hands out, and whether the ledger adds up",
+        Subcommand::kStatus);
     AddTop();
     AddList();
     AddJobs();
-    Add(&app_, "explain", "Where a chunk is, why, and what would evict it", Subcommand::kExplain)
+    Add(&app_, "explain", "Says where a chunk is, why, and what would evict it",
+        Subcommand::kExplain)
         ->add_option("chunk", flags_.chunk, "SESSION/CHUNK, or CHUNK where there is one session")
         ->required();
-    Add(&app_, "doctor", "What this machine has and lacks, and the fix; needs no daemon",
+    Add(&app_, "doctor",
+        "Checks what this machine has and lacks, and names the fix; needs no daemon",
         Subcommand::kDoctor);
     CLI::App* const config = Group("config", "The daemon's configuration");
-    Add(config, "show", "The values in force", Subcommand::kConfigShow)
-        ->add_flag("--origin", line_.origin, "Where each value is from; JSON always says it");
+    Add(config, "show", "Shows the values in force", Subcommand::kConfigShow)
+        ->add_flag("--origin", line_.origin,
+                   "Also shows where each value comes from, as JSON always does");
     AddPlanFlags(Add(&app_, "plan",
-                     "Will a model fit, how fast, and what would make it fit; needs no daemon",
+                     "Says whether a model fits, how fast it trains, and what would make it fit; "
+                     "needs no daemon",
                      Subcommand::kPlan),
                  &line_.plan);
     AddTrace();
     AddWait();
     AddBundle();
-    Add(&app_, "schema", "The JSON Schema of what --json prints; needs no daemon",
+    Add(&app_, "schema", "Prints the JSON Schema of the output of --json; needs no daemon",
         Subcommand::kSchema);
-    Add(&app_, "version", "The version of this program", Subcommand::kVersion);
+    Add(&app_, "version", "Prints the version of this program", Subcommand::kVersion);
     base::RefuseEmptyValues(&app_);
   }
 
@@ -215,8 +223,8 @@ class Parser {
 
   void AddTop() {
     CLI::App* const top = Add(&app_, "top",
-                              "Memory and ranks, live; q quits, s and b sort by stall and bytes. "
-                              "One reading where the output is no terminal",
+                              "Shows memory and ranks, live; q quits, s and b sort by stall and "
+                              "bytes. Without a terminal it prints one reading",
                               Subcommand::kTop);
     top->add_flag("--once", line_.top.once, "One reading");
     top->add_option("--interval", flags_.interval, "Seconds between readings")
@@ -227,25 +235,26 @@ class Parser {
 
   void AddList() {
     CLI::App* const list = Group("ls", "Lists jobs, sessions, chunks or pools");
-    Add(list, "jobs", "Who runs, who waits and for what, and what each holds",
+    Add(list, "jobs", "Jobs that run, jobs that wait and why, and the memory of each",
         Subcommand::kListJobs);
     Add(list, "sessions", "Attached processes, and dead ones whose memory is kept",
         Subcommand::kListSessions);
     CLI::App* const chunks = Add(list, "chunks", "Chunks", Subcommand::kListChunks);
-    chunks->add_option("--session", flags_.session, "Only of this session");
-    chunks->add_option("--limit", flags_.limit, "At most so many")->capture_default_str();
+    chunks->add_option("--session", flags_.session, "Only chunks of this session");
+    chunks->add_option("--limit", flags_.limit, "Most chunks to list")->capture_default_str();
     Add(list, "pools", "Host pools and device arenas", Subcommand::kListPools);
   }
 
   void AddJobs() {
     const auto waits = [this](CLI::App* app, const char* help) {
       app->add_flag("--wait", line_.jobs.wait, help);
-      app->add_option("--wait-at-most", flags_.wait_at_most, "The same, for so many seconds");
+      app->add_option("--wait-at-most", flags_.wait_at_most,
+                      "Waits like --wait, at most so many seconds");
     };
     const auto names = [this](CLI::App* app) {
-      app->add_option("job", line_.jobs.job, "Its name")->required();
+      app->add_option("job", line_.jobs.job, "Name of the job")->required();
       app->add_option("--tenant", line_.jobs.tenant,
-                      "Whose job, such as uid:1000; one's own without it");
+                      "Tenant of the job, such as uid:1000; otherwise your own");
     };
     CLI::App* const drain =
         Add(&app_, "drain", "Admits no new jobs; those that run go on", Subcommand::kDrain);
@@ -255,74 +264,78 @@ class Parser {
         Add(&app_, "evict", "Moves a job from its device to host memory, after its current step",
             Subcommand::kEvict);
     names(evict);
-    evict->add_flag("--undo", line_.jobs.undo, "Lets it go on");
-    waits(evict, "Waits until it has left the device");
+    evict->add_flag("--undo", line_.jobs.undo, "Lets the job go on");
+    waits(evict, "Waits until the job has left the device");
     CLI::App* const scale =
-        Add(&app_, "scale", "Has a job of geminid-train go on with another number of ranks",
+        Add(&app_, "scale", "Changes the number of ranks of a job of geminid-train",
             Subcommand::kScale);
     names(scale);
     scale
-        ->add_option(
-            "ranks", flags_.ranks,
-            "How many it is to have from now on, on its host or on the slots of its --hosts; "
-            "auto: the daemon chooses again")
+        ->add_option("ranks", flags_.ranks,
+                     "New number of ranks, on the job's host or on the slots of its --hosts; auto: "
+                     "the daemon chooses again")
         ->required();
     scale
-        ->add_option("--at-most", flags_.at_most, "Seconds to wait for it; then the exit code is 6")
+        ->add_option("--at-most", flags_.at_most,
+                     "Seconds to wait for the change; then the exit code is 6")
         ->capture_default_str();
-    CLI::App* const migrate =
-        Add(&app_, "migrate",
-            "Has a job of geminid-train go on at another host's daemon, without a checkpoint. The "
-            "process that started the job stays where it is, and gets to that host by its "
-            "--remote-shell",
-            Subcommand::kMigrate);
+    CLI::App* const migrate = Add(
+        &app_, "migrate",
+        "Moves a job of geminid-train to another host's daemon, without a checkpoint. The process "
+        "that started the job stays where it is, and reaches that host by its --remote-shell",
+        Subcommand::kMigrate);
     names(migrate);
     migrate
         ->add_option("host", line_.jobs.host,
-                     "HOST or USER@HOST, as that process calls it; localhost: its own")
+                     "HOST or USER@HOST, as that process names the host; localhost: its own host")
         ->required();
     migrate->add_option("--ranks", flags_.ranks,
-                        "How many it is to have there; as many as it has without it");
+                        "Number of ranks there; otherwise the job's present number");
     migrate
-        ->add_option("--at-most", flags_.at_most, "Seconds to wait for it; then the exit code is 6")
+        ->add_option("--at-most", flags_.at_most,
+                     "Seconds to wait for the change; then the exit code is 6")
         ->capture_default_str();
     CLI::App* const end =
         Add(&app_, "end", "Ends a job and frees all its memory, kept memory too", Subcommand::kEnd);
     names(end);
-    end->add_flag("--yes", line_.jobs.yes, "Asks nobody");
+    end->add_flag("--yes", line_.jobs.yes, "Does not ask for confirmation");
   }
 
   void AddTrace() {
-    CLI::App* const trace = Group("trace", "What a session's plan was made from");
-    CLI::App* const save = Add(trace, "save", "Saves it, for 'plan --trace' and the simulator",
-                               Subcommand::kTraceSave);
+    CLI::App* const trace = Group("trace", "Saves and shows traces, from which plans are made");
+    CLI::App* const save =
+        Add(trace, "save", "Saves a session's trace, for 'plan --trace' and the simulator",
+            Subcommand::kTraceSave);
     save->add_option("session", line_.trace.session,
                      "SESSION or JOB/RANK, where there are several");
     save->add_option("-o,--output", line_.trace.file, "FILE.json, .textproto or .pb")->required();
-    Add(trace, "show", "What a saved one holds; needs no daemon", Subcommand::kTraceShow)
-        ->add_option("file", line_.trace.file, "As saved")
+    Add(trace, "show", "Shows the contents of a saved trace; needs no daemon",
+        Subcommand::kTraceShow)
+        ->add_option("file", line_.trace.file, "File of a saved trace")
         ->required();
-    CLI::App* const out =
-        Add(trace, "export", "One step with its plan, simulated: for Perfetto, and as a picture",
-            Subcommand::kTraceExport);
+    CLI::App* const out = Add(
+        trace, "export", "Exports one simulated step with its plan: for Perfetto, and as a picture",
+        Subcommand::kTraceExport);
     out->add_option("session", line_.trace.session, "SESSION or JOB/RANK, where there are several");
-    out->add_option("--file", line_.trace.file, "A saved one instead; needs no daemon");
+    out->add_option("--file", line_.trace.file,
+                    "A saved trace in place of a session's; needs no daemon");
     out->add_option("--perfetto", line_.trace.perfetto,
                     "Write this file, for ui.perfetto.dev or chrome://tracing");
     out->add_option("--svg", line_.trace.svg, "Write this picture");
   }
 
   void AddWait() {
-    CLI::App* const wait = Group("wait", "Returns when something is so, or after --at-most");
+    CLI::App* const wait =
+        Group("wait", "Waits for a state of the daemon or of a job, at most --at-most");
     CLI::App* const daemon =
-        Add(wait, "daemon", "Until it serves and admits new jobs", Subcommand::kWaitDaemon);
+        Add(wait, "daemon", "Until the daemon serves and admits new jobs", Subcommand::kWaitDaemon);
     CLI::App* const job = Add(wait, "job", "Until a job is in a state", Subcommand::kWaitJob);
-    job->add_option("job", line_.wait.job, "Its name")->required();
+    job->add_option("job", line_.wait.job, "Name of the job")->required();
     job->add_option("--for", line_.wait.state,
                     "gathering, queued, running, yielding, preempted, kept or gone")
         ->required();
     job->add_option("--tenant", line_.wait.tenant,
-                    "Whose job, such as uid:1000; anybody's without it");
+                    "Tenant of the job, such as uid:1000; otherwise any tenant");
     for (CLI::App* const app : {daemon, job}) {
       app->add_option("--at-most", flags_.at_most, "Seconds to wait; then the exit code is 6")
           ->capture_default_str();
@@ -335,7 +348,8 @@ class Parser {
             Subcommand::kBundle);
     bundle->add_option("-o,--output", line_.bundle.output,
                        "FILE.tar.gz; otherwise geminid-bundle-TIME.tar.gz here");
-    bundle->add_option("--log", line_.bundle.log, "A log of the daemon, whose end goes into it");
+    bundle->add_option("--log", line_.bundle.log,
+                       "A log of the daemon; its end goes into the file");
   }
 
   CLI::App app_;

@@ -96,7 +96,7 @@ absl::StatusOr<Schedule> OnDemand(const Trace& trace, const planner::Problem& pr
   while (states.size() <= kMaxIterations) {
     if (!run(states.back())) {
       return absl::ResourceExhaustedError(
-          "what must stay leaves too little for the chunks of some operator; pin less");
+          "pinned chunks leave too little room for the chunks of some operator; pin less");
     }
     const auto same = std::find(states.begin(), states.end(), cache.end());
     if (same == states.end()) {
@@ -162,7 +162,7 @@ absl::StatusOr<Schedule> Make(const Trace& trace, const PolicySpec& policy,
     case PolicyKind::kGemini:
       return Rival(trace, policy);
   }
-  return absl::InvalidArgumentError("no such policy");
+  return absl::InvalidArgumentError("the policy is unknown");
 }
 
 }  // namespace
@@ -187,7 +187,7 @@ absl::StatusOr<PolicySpec> ParsePolicy(const std::string& text) {
     if (parsed.memory == Memory::kArena || IsRival(policy.kind)) return parsed;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "'", text, "' is no policy; it must be one of: auto, bytes, cpu, device, lru, gemini, ",
+      "'", text, "' is not a policy; it must be one of: auto, bytes, cpu, device, lru, gemini, ",
       "static, static:FRACTION with a fraction from 0 to 1; or one of the last four ",
       "followed by ", kIdealSuffix));
 }

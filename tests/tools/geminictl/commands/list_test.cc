@@ -15,12 +15,12 @@ std::string Where(uint32_t pool, const char* residency) {
 TEST(WhereIs, OfEveryResidencyWithAHomeAndWithout_IsInWords) {
   EXPECT_EQ(Where(1, "absent"), "on host");
   EXPECT_EQ(Where(1, "none"), "on host");
-  EXPECT_EQ(Where(1, "filling"), "on host, coming to device");
+  EXPECT_EQ(Where(1, "filling"), "on host, loading to device");
   EXPECT_EQ(Where(1, "resident"), "on host, on device");
-  EXPECT_EQ(Where(1, "evicting"), "on host, leaving device");
+  EXPECT_EQ(Where(1, "evicting"), "on host, evicting from device");
   EXPECT_EQ(Where(0, "absent"), "not made");
   EXPECT_EQ(Where(0, "resident"), "on device");
-  EXPECT_EQ(Where(0, "evict_pending"), "leaving device");
+  EXPECT_EQ(Where(0, "evict_pending"), "evicting from device");
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ TEST(DescribeStatus, Kinds_AreOneLineEachHoweverManyHoldThem) {
     entry->set_chunks(2);
   }
   const std::string text = DescribeStatus(status, {}, {});
-  EXPECT_THAT(text, ContainsRegex("weight +80 +40.0MiB +0B  weights in the type that is computed in\n"));
+  EXPECT_THAT(text,
+              ContainsRegex("weight +80 +40.0MiB +0B  weights in the type of the computation\n"));
   EXPECT_THAT(text, Not(HasSubstr("smaller")));
 }
 

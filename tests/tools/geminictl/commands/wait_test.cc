@@ -31,7 +31,7 @@ TEST(LeftToWaitFor, JobInTheState_IsNothing) {
 TEST(LeftToWaitFor, NoJobOfThatName_IsGoneAndNothingElse) {
   EXPECT_THAT(LeftToWaitFor(Jobs({}), {.job = "demo", .state = kGone}), IsEmpty());
   EXPECT_THAT(LeftToWaitFor(Jobs({}), {.job = "demo", .state = "running"}),
-              HasSubstr("there is none of that name"));
+              HasSubstr("there is no job of that name"));
   EXPECT_THAT(LeftToWaitFor(Jobs({{"uid:1", "kept"}}), {.job = "demo", .state = kGone}),
               HasSubstr("it is kept"));
 }

@@ -97,7 +97,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState
   Beginning beginning;
   if (const std::optional<zero::Resumed> left = state_->resumed(); left.has_value()) {
     if (!goes_on(left->step, {left->data_position, left->random_state})) {
-      return absl::InternalError("what the ranks left in memory is another run's");
+      return absl::InternalError("the state that the ranks left in memory belongs to another run");
     }
     began_in_memory_ = true;
     return Beginning{left->step, "memory"};
@@ -105,7 +105,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState
   GEMINID_ASSIGN_OR_RETURN(const std::optional<RunPosition> left, take_over());
   if (left.has_value()) {
     if (!goes_on(left->progress.step, left->run)) {
-      return absl::InternalError("the state that was handed over is another run's");
+      return absl::InternalError("the state that was handed over belongs to another run");
     }
     began_in_memory_ = true;
     health_ = left->health;
@@ -171,12 +171,12 @@ std::string Checkpoints::NotesOfResuming(std::vector<std::string> notes) const {
   const ResumedRun& resumed = *options_.resumed;
   if (!resumed.passed_over.empty()) {
     notes.insert(notes.begin(), absl::StrCat("'", resumed.passed_over,
-                                             "' is passed over, it was saved after a loss or norm "
+                                             "' is passed over: it was saved after a loss or norm "
                                              "that was not finite"));
   }
   if (!resumed.without_record.empty()) {
     notes.insert(notes.begin(),
-                 absl::StrCat("'", resumed.without_record, "' is passed over, it has no ",
+                 absl::StrCat("'", resumed.without_record, "' is passed over: it has no ",
                               checkpoint::kRecordName));
   }
   if (!options_.load.empty()) {

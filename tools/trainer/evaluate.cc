@@ -39,7 +39,7 @@ absl::StatusOr<std::string> NoteOfTrainedData(const TrainOptions& options,
   const std::string held =
       share > 0 ? absl::StrCat("held out ", share, " of it; give --validation ", share)
                 : "held out nothing of it";
-  return absl::StrCat("the loss is also of data that the run of ", options.load,
+  return absl::StrCat("the measured data includes data that the run of ", options.load,
                       " has trained on: it ", held);
 }
 

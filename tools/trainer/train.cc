@@ -242,7 +242,7 @@ class RankTrainer {
     if (began_with != found) {
       other_data_ = absl::FailedPreconditionError(
           absl::StrCat(DataFlagOf(options_), " is ", found, ", and was ", began_with,
-                       ", when the run began; its next steps would learn other data than it says"));
+                       ", when the run began; the next steps of this run would learn other data"));
     }
     (*terms)[kDataTerm] = std::move(began_with);
     (*terms)[kMeshTerm] = rank_.mesh->ToString();

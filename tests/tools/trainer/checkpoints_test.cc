@@ -378,7 +378,7 @@ TEST_F(FoldersOfRuns, WithADamagedNewestCheckpoint_NameTheOlderOneToGoOnFrom) {
   const CommandResult resumed = resume();
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(Report()["first_step"], 2);
-  EXPECT_THAT(resumed.err, HasSubstr("'" + newest + "' is passed over, it has no state.json"));
+  EXPECT_THAT(resumed.err, HasSubstr("'" + newest + "' is passed over: it has no state.json"));
 }
 
 TEST_F(CheckpointsOfRuns, ResumedByOtherRanks_SayBothMeshesInOneLine) {

@@ -37,15 +37,15 @@ constexpr FlagSpec kClipFlag = {"--clip-norm", &Flags::clip_norm, "X",
                                 "Limit of the gradients' norm; 0: none"};
 constexpr FlagSpec kUpdateFlag = {
     "--update", &Flags::update, "WHEN",
-    "Of the parameters: after a step (step), in its backward pass (backward; needs no room for "
-    "gradients), or auto: backward with --clip-norm 0 where nothing else speaks against it"};
+    "When parameters are updated: after a step (step), in its backward pass (backward; needs no "
+    "room for gradients), or auto: backward with --clip-norm 0 if no other flag forbids it"};
 
 constexpr FlagSpec kParallelFlag = {
     "--parallel", &Flags::parallel, "AXES",
     "How ranks share the run: pipeline=N, interleaved:N:chunks=V or zbv:N stages of layers, "
     "tensor=MODE:N "
-    "pieces of each layer, sequence=ulysses:N or ring:N pieces of each sequence, expert=N parts of "
-    "each layer's experts, data=N, zero=1 to 3 for ZeRO's stage or 3:host to gather "
+    "shards of each layer, sequence=ulysses:N or ring:N shards of each sequence, expert=N shards "
+    "of each layer's experts, data=N, zero=1 to 3 for ZeRO's stage or 3:host to gather "
     "weights from other hosts once a step, such as pipeline=2,data=2; or auto"};
 
 void AddTraining(CLI::App* app, Flags* flags) {
@@ -63,18 +63,16 @@ void AddTraining(CLI::App* app, Flags* flags) {
   AddFlag(app, flags, "Memory", kActivationsFlag);
   AddFlags(app, flags, "Checkpoints", CheckpointFlags());
   AddFlag(app, flags, "Checkpoints", kLoadFlag);
-  app->add_flag(
-         "--resume", flags->resume,
-         "Go on from the newest checkpoint in --save DIR, with what its run was told where no "
-         "flag says otherwise; begin anew if there is none")
+  app->add_flag("--resume", flags->resume,
+                "Go on from the newest checkpoint in --save DIR, with the flags of its run where "
+                "you give none; begin anew if there is no checkpoint")
       ->group("Checkpoints");
   app->add_flag("--save-over", flags->save_over,
                 "Replace the checkpoints of another run in --save DIR, once this run has saved one")
       ->group("Checkpoints");
-  app->add_flag(
-         "--eval-only", flags->eval_only,
-         "Measure the loss of --load's values on the data, or on what --validation holds out, "
-         "and end; nothing is trained or saved")
+  app->add_flag("--eval-only", flags->eval_only,
+                "Measure the loss of --load's values on the data, or on the share of --validation, "
+                "and end; nothing is trained or saved")
       ->group("Run");
   AddFlag(app, flags, "Run", kParallelFlag);
   AddFlags(app, flags, "Run", ProcessFlags());
@@ -93,7 +91,7 @@ void AddTraining(CLI::App* app, Flags* flags) {
 
 CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
   CLI::App* const generate =
-      app->add_subcommand("generate", "Writes on after a text, with a model's values");
+      app->add_subcommand("generate", "Continues a text with a model's values");
   generate->footer("");  // does not repeat the models' names
   AddFlag(generate, flags, "Model", kLoadFlag);
   AddFlags(generate, flags, "Model", TypeFlags());
@@ -120,7 +118,7 @@ absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Opt
   if (options->accumulate > 1) why = "--accumulate 1";
   if (parallel.tensor.size > 1) why = "a run without tensor";
   if (parallel.pipeline > 1) why = "a run without a pipeline";
-  if (parallel.expert > 1) why = "a run whose experts are not spread";
+  if (parallel.expert > 1) why = "a run without distributed experts";
   if (parallel.automatic) why = "a --parallel that names the axes";
   if (NeedsSums(options->optimizer)) why = "an --optimizer that needs no sums over tensors";
   const UpdateTime automatic = why.empty() ? UpdateTime::kInBackward : UpdateTime::kAfterStep;

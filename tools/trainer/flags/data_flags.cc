@@ -43,24 +43,24 @@ constexpr FlagSpec kPathFlags[] = {
 constexpr FlagSpec kDataFlags[] = {
     {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
     {"--accumulate", &Flags::accumulate, "N",
-     "Micro-batches per step; auto:MIN:MAX for as many as the gradient noise asks for. A step of "
+     "Micro-batches per step; auto:MIN:MAX for the number that suits the gradient noise. A step of "
      "--steps and of the schedule then has MIN, and a larger one counts for several"},
     {"--update-cost", &Flags::update_cost, "N",
-     "With --accumulate auto: what an update costs, in the time of N sequences [measured in the "
+     "With --accumulate auto: the cost of an update, in the time of N sequences [measured in the "
      "first 16 steps]"},
-    {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
+    {"--seed", &Flags::seed, "N", "Seed of the first weights and of the order of the data"},
     {"--sampling", &Flags::sampling, "HOW",
      "How sequences are taken from the data: replacement, from anywhere at random; shuffle, each "
      "once an epoch in a random order; sequential, each once an epoch in the order of the data "
      "[replacement; shuffle with --epochs]"},
     {"--dropout", &Flags::dropout, "SHARE",
-     "In training, set this share of the embedding and of what each half layer adds to zero [0]"},
+     "In training, set this share of the embedding and of each sublayer's output to zero [0]"},
     {"--validation", &Flags::validation, "SHARE",
      "Hold out this share of the data, from its end, and measure the loss on it"},
     {"--validation-every", &Flags::validation_every, "N",
-     "Measure it every N steps, and after the last [100]"},
+     "Measure the validation loss every N steps, and after the last [100]"},
     {"--validation-batches", &Flags::validation_batches, "N",
-     "Micro-batches, spread over what is held out, that are measured [8]"},
+     "Micro-batches of a measurement, spread over the held-out data [8]"},
 };
 
 absl::StatusOr<AccumulateRange> ParseRange(const Flags& flags) {

@@ -10,13 +10,13 @@ namespace {
 using F = const Flags&;
 
 constexpr bool kSaid = true;
-constexpr char kSaveDir[] = "--save DIR, where checkpoints are";
+constexpr char kSaveDir[] = "--save DIR, the folder of checkpoints";
 constexpr char kShare[] = "--validation SHARE, the share of the data to hold out";
 constexpr char kHosts[] =
     "--hosts FILE, the hosts to start ranks on, or a launcher whose run may move (--ranks, "
     "--restarts "
     "or --max-ranks)";
-constexpr char kStateDisk[] = "--state-disk FOLDER, where the optimizer's state is";
+constexpr char kStateDisk[] = "--state-disk FOLDER, the folder of the optimizer's state";
 constexpr char kMomentum[] = "--momentum above 0";
 constexpr char kTemperature[] = "--temperature above 0: at 0 the likeliest token is taken";
 
@@ -52,7 +52,7 @@ constexpr FlagEffect kTraining[] = {
     {"--batch"},
     {"--accumulate"},
     {"--update-cost", [](F f) { return f.accumulate.starts_with("auto"); },
-     "--accumulate auto:MIN:MAX, whose decisions it is for"},
+     "--accumulate auto:MIN:MAX, whose decisions use it"},
     {"--seed", SeedCounts, "random first weights, a random order, --dropout or masked tokens",
      kSaid},
     {"--sampling"},
@@ -185,7 +185,7 @@ constexpr FlagEffect kGenerating[] = {
     {"--ranks"},
     {"--min-ranks", [](F) { return false; }, "training, which alone changes its ranks"},
     {"--max-ranks", [](F) { return false; }, "training, which alone changes its ranks"},
-    {"--restarts", [](F f) { return f.restarts == "0"; }, "training, which alone is started again"},
+    {"--restarts", [](F f) { return f.restarts == "0"; }, "training, which alone has restarts"},
     {"--threads"},
     {"--timeout"},
     {"--socket"},

@@ -16,7 +16,7 @@ struct FlagEffect {
   const char* flag;
   // Null: always, or other code refuses the flag, as for optimizers, schedules and families.
   bool (*has)(const Flags& flags) = nullptr;
-  const char* without = nullptr;  // "--save DIR, where checkpoints are": needed for an effect
+  const char* without = nullptr;  // "--save DIR, the folder of checkpoints": needed for an effect
   // Scripts and users may both give the flag: report that it has no effect, and continue the run.
   bool is_said = false;
 };

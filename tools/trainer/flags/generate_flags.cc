@@ -26,16 +26,18 @@ constexpr uint64_t kTokensMax = 1'000'000'000;
 constexpr double kTemperatureMax = 1e3;
 
 constexpr FlagSpec kGenerateFlags[] = {
-    {"--prompt", &Flags::prompt, "TEXT", "What to write on after, where tokens are bytes"},
-    {"--prompt-tokens", &Flags::prompt_tokens, "N,...", "The same as numbers of tokens"},
+    {"--prompt", &Flags::prompt, "TEXT", "Text to continue, where tokens are bytes"},
+    {"--prompt-tokens", &Flags::prompt_tokens, "N,...", "The prompt as numbers of tokens"},
     {"--tokens", &Flags::tokens, "N",
-     "How many to write at most; the model's end-of-sequence token ends the text"},
+     "Most tokens to write; the model's end-of-sequence token ends the text"},
     {"--temperature", &Flags::temperature, "X",
-     "0: always the likeliest token; 1: as likely as the model says; between: bolder"},
+     "0: always the likeliest token; 1: the model's probabilities; between: likely tokens more "
+     "often"},
     {"--top-k", &Flags::top_k, "N", "Choose among the N likeliest; 0: among all"},
-    {"--seed", &Flags::seed, "N", "Of the choice"},
+    {"--seed", &Flags::seed, "N", "Seed of the choice"},
     {"--kv-cache", &Flags::kv_cache, "WHEN",
-     "Keep keys and values of earlier tokens: on, off, or auto: where they fit. Changes no token"},
+     "Cache keys and values of earlier tokens: on, off, or auto: if they fit. The cache changes no "
+     "token"},
 };
 
 absl::StatusOr<std::vector<int32_t>> ParsePrompt(const Flags& flags, uint64_t vocabulary) {
@@ -102,9 +104,9 @@ absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--load ", options.run.load, " is a model of the ", Name(options.run.model.family),
         " family, ",
-        options.run.model.image ? "which classifies images and writes no text"
-                                : "an encoder: each token sees those after it, so that it cannot "
-                                  "write on after a text",
+        options.run.model.image
+            ? "which classifies images and writes no text"
+            : "an encoder: each token sees those after it, so the model cannot continue a text",
         "; take a model of another family"));
   }
   GEMINID_RETURN_IF_ERROR(ParseTypes(flags, &options.run));

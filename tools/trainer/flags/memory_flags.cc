@@ -23,23 +23,24 @@ constexpr FlagSpec kMemoryFlags[] = {
     {"--device", &Flags::device, "N|cuda",
      "Device of every rank, or cuda for the GPUs in turn; otherwise $GEMINID_DEVICE, or the node's "
      "devices in turn"},
-    {"--device-memory", &Flags::device_memory, "SIZE", "Of each rank, such as 24MiB, or unlimited"},
+    {"--device-memory", &Flags::device_memory, "SIZE",
+     "Device memory of each rank, such as 24MiB, or unlimited"},
     {"--host-memory", &Flags::host_memory, "SIZE",
-     "What the run's own daemon hands out, or unlimited"},
+     "Host memory that the run's own daemon hands out, or unlimited"},
     {"--copy-bandwidth", &Flags::copy_bandwidth, "SIZE/s",
      "Speed of the simulated link, such as 10GB/s, or unlimited"},
 };
 constexpr FlagSpec kStateDiskFlags[] = {
     {"--state-disk", &Flags::state_disk, "FOLDERS",
-     "Where the optimizer's state goes that host memory does not hold, or all of it with "
-     "--optimizer-state disk: a folder on each disk, as in /nvme0/run,/nvme1/run. Each rank has a "
-     "file in each of them while the run lasts"},
+     "Folders, one on each disk, for the optimizer's state that does not fit host memory, or for "
+     "all of it with --optimizer-state disk, as in /nvme0/run,/nvme1/run. Each rank has a file in "
+     "each folder while the run lasts"},
     {"--state-disk-limit", &Flags::state_disk_limit, "SIZE",
-     "Of the files of a rank, as in 500GB; otherwise what the disks have"},
+     "Most bytes of the files of a rank, as in 500GB; otherwise the disks' free space"},
     {"--state-disk-endurance", &Flags::state_disk_endurance, "SIZE",
-     "What a rank may write to the disks, as in 100TB, in all processes of this start: the run "
-     "warns before that is spent, and ends before it writes more; otherwise any number. A start "
-     "with --resume counts anew"},
+     "Bytes that a rank may write to the disks, as in 100TB, in all processes of this start: the "
+     "run warns before they are used up, and ends before it writes more; otherwise unlimited. A "
+     "start with --resume counts from 0"},
 };
 
 absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::string& text) {
@@ -92,7 +93,7 @@ absl::Status ParseStateDisk(const Flags& flags, zero::Options* options) {
   }
   if (flags.optimizer_state != "disk" && flags.optimizer_state != "auto") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--state-disk is where --optimizer-state auto and disk have state, not ",
+        absl::StrCat("--state-disk is for --optimizer-state auto and disk, not ",
                      flags.optimizer_state, "; leave one of the two out"));
   }
   if (options->placement == zero::Placement::kDevice) {
@@ -154,8 +155,8 @@ absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
                              ParseSize("--host-memory", flags.host_memory));
     if (!flags.socket.empty()) {
       return absl::InvalidArgumentError(
-          "--host-memory is for a daemon that this run starts; with --socket the daemon has a "
-          "limit of its own. Leave one of the two out");
+          "--host-memory is for a daemon that this run starts; the daemon of --socket has its own "
+          "limit. Leave one of the two out");
     }
   }
   if (flags.copy_bandwidth == kUnlimited) return absl::OkStatus();

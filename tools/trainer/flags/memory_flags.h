@@ -15,12 +15,12 @@ std::span<const FlagSpec> MemoryFlags();
 inline constexpr FlagSpec kStatePlacementFlag = {
     "--optimizer-state", &Flags::optimizer_state, "WHERE",
     "auto, host, device, streamed (on the host, and updated by the device), disk (with "
-    "--state-disk), or a share of the device memory to spare, from 0 to 1"};
+    "--state-disk), or a share of the spare device memory, from 0 to 1"};
 std::span<const FlagSpec> StateDiskFlags();
 inline constexpr FlagSpec kActivationsFlag = {
     "--activations", &Flags::activations, "HOW",
-    "What the backward pass needs of the forward pass: keep (it stays on the device), offload (it "
-    "waits in host memory), recompute, or auto: the fastest that fits"};
+    "Activations for the backward pass: keep (on the device), offload (to host memory), recompute, "
+    "or auto: the fastest that fits"};
 
 // INVALID_ARGUMENT names the flag.
 absl::Status ParseMemory(const Flags& flags, TrainOptions* options);

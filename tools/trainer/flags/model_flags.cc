@@ -32,22 +32,23 @@ constexpr FlagSpec kModelFlags[] = {
     {"--classes", &Flags::classes, "N",
      "Of vit: labels; with --load another number than the folder has begins a new classifier"},
     {"--experts", &Flags::experts, "N", "MLPs of each layer, of which a router chooses (mixtral)"},
-    {"--experts-per-token", &Flags::experts_per_token, "N", "How many it chooses for each token"},
+    {"--experts-per-token", &Flags::experts_per_token, "N",
+     "Experts that the router chooses for each token"},
     {"--balance-loss", &Flags::balance_loss, "X",
      "Weight of the loss that evens out the experts' tokens; 0: none"},
     {"--expert-capacity", &Flags::expert_capacity, "X",
      "In training an expert takes X times its even share of a sequence's tokens at most [0: all]"},
     {"--lora-rank", &Flags::lora_rank, "N",
-     "Train thin matrices of this rank beside each of a layer's, and nothing else"},
-    {"--lora-alpha", &Flags::lora_alpha, "X", "Their weight times their rank [the rank]"},
+     "Train adapters of this rank beside each matrix of a layer, and nothing else"},
+    {"--lora-alpha", &Flags::lora_alpha, "X", "Weight of the adapters times their rank [the rank]"},
     {"--freeze", &Flags::freeze, "PATTERN,...",
      "Do not train parameters whose names fit one of these, such as '*.wte.*'"},
 };
 
 constexpr FlagSpec kTypeFlags[] = {
-    {"--dtype", &Flags::dtype, "TYPE", "Of weights and activations: bf16 or fp32"},
+    {"--dtype", &Flags::dtype, "TYPE", "Type of weights and activations: bf16 or fp32"},
     {"--norm-precision", &Flags::norm_precision, "TYPE",
-     "Of the norms' gains and shifts: fp32, or as-weights, what --dtype says"},
+     "Type of the norms' gains and shifts: fp32, or as-weights for the type of --dtype"},
 };
 
 // For a family that the user asked for by name.
@@ -140,7 +141,7 @@ absl::Status ParseMaskToken(const Flags& flags, ModelConfig* model) {
   if (!model->masks()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--mask-token is for masked language models, and the ", Name(model->family),
-                     " family foretells the next token; leave it out, or take the bert family"));
+                     " family predicts the next token; leave it out, or take the bert family"));
   }
   constexpr uint64_t kAny = std::numeric_limits<int32_t>::max();  // Validate checks the bound
   GEMINID_ASSIGN_OR_RETURN(const uint64_t token,
@@ -191,7 +192,7 @@ absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& fo
   } else if (flags.family.empty()) {
     return absl::InvalidArgumentError(
         "no model: give --model a name, or --family with --layers, --hidden, --heads and "
-        "--context, or --load a folder that says what it holds; --help lists the names");
+        "--context, or --load a folder that has a config.json; --help lists the names");
   }
   if (!flags.family.empty()) {
     const auto family = ParseFamily(flags.family);
@@ -210,7 +211,7 @@ absl::Status CheckMaskToken(const ModelConfig& model) {
   if (!model.masks() || model.masking) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "no mask token: the ", Name(model.family),
-      " family learns tokens that are hidden by one, and no config.json ('mask_token_id'), "
+      " family learns to predict masked tokens, and no config.json ('mask_token_id'), "
       "tokenizer.json or vocab.txt in the folder of --load names it; give --mask-token its number",
       model.vocabulary == kByteVocabulary
           ? ", such as 256 with --vocabulary 257, where tokens are bytes"

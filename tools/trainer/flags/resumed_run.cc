@@ -165,7 +165,7 @@ absl::Status CheckLoadedShape(const std::string& folder, const ModelConfig& mode
   if (changes.refused.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--load ", folder, ": another model: ", absl::StrJoin(changes.refused, "; "),
-                   ". Leave these flags and --model out, and the folder says what the model is"));
+                   ". Leave these flags and --model out: the folder describes the model"));
 }
 
 absl::StatusOr<std::vector<std::string>> CheckpointsOfRun(const std::string& save,

@@ -26,21 +26,23 @@ constexpr FlagSpec kProcessFlags[] = {
     {"--ranks", &Flags::ranks, "N|MIN:MAX",
      "Processes to compute with; this program starts them. The daemon may choose from MIN to MAX"},
     {"--restarts", &Flags::restarts, "N",
-     "How often the ranks are started again after one died; they go on from what is in memory"},
+     "Restarts of the ranks after one died; they go on from their state in memory"},
     {"--min-ranks", &Flags::min_ranks, "N",
-     "After a death for which no restart is left, go on with fewer ranks, but at least so many"},
+     "After a death for which no restart is left, go on with fewer ranks, but at least N"},
     {"--max-ranks", &Flags::max_ranks, "N",
-     "geminictl scale may give the run so many ranks; its own daemon has room for them"},
+     "Most ranks that geminictl scale may give the run; the run's own daemon has room for them"},
     {"--threads", &Flags::threads, "N",
-     "Of each rank, to compute on; otherwise its share of the processors. Changes no bit"},
+     "Threads of each rank; otherwise its share of the processors. The number does not change "
+     "results"},
     {"--timeout", &Flags::timeout, "SECONDS",
      "How long to wait for another rank, and for the daemon, 10 at least; five times as long for a "
-     "device where nothing happens"},
+     "device that makes no progress"},
     {"--socket", &Flags::socket, "PATH",
-     "The daemon's; otherwise $GEMINID_SOCKET, the installed one, or a daemon of the run's own"},
-    {"--job", &Flags::job, "NAME", "Of the run, in the daemon's books"},
+     "The daemon's socket; otherwise $GEMINID_SOCKET, the installed daemon's, or that of a daemon "
+     "for this run"},
+    {"--job", &Flags::job, "NAME", "Name of the run's job at the daemon"},
     {"--priority", &Flags::priority, "N",
-     "Of the job among the daemon's, -100 to 100, at most the tenant's; lower ones make room"},
+     "Priority of the job, -100 to 100, at most the tenant's; jobs of lower priority make room"},
     {"--queue-timeout", &Flags::queue_timeout, "SECONDS",
      "How long to wait for memory that other jobs have; 0: not at all"},
 };
@@ -49,20 +51,22 @@ constexpr FlagSpec kHostsFlags[] = {
      "Hosts to start the ranks on: lines [USER@]HOST slots=N, as for mpirun. Each has its own "
      "daemon"},
     {"--remote-shell", &Flags::remote_shell, "COMMAND",
-     "What gets a command to one of them, and to a host that the run moves to: it is called with "
-     "the "
-     "host and a line for its shell"},
+     "Command that runs a line on one of the hosts, or on a host that the run moves to: it gets "
+     "the host and a line for its shell"},
     {"--host-timeout", &Flags::host_timeout, "SECONDS",
-     "After how long without a word from a host it is lost, and the run ends"},
+     "Time without a message from a host after which the host is lost, and the run ends"},
 };
 constexpr FlagSpec kOutputFlags[] = {
     {"--report", &Flags::report, "PATH", "Write a JSON report to this file"},
     {"--weights-hash", &Flags::weights_hash, "WHEN",
-     "Of all weights into the report: end, unless a signal ends the run; always; or never"},
+     "When to write a hash of all weights into the report: end, unless a signal ends the run; "
+     "always; or never"},
     {"--log", &Flags::log, "PATH", "Write a line of JSON to this file after each step"},
-    {"--tensorboard", &Flags::tensorboard, "DIR", "Write the same for TensorBoard in this folder"},
+    {"--tensorboard", &Flags::tensorboard, "DIR",
+     "Write the same values for TensorBoard in this folder"},
     {"--progress", &Flags::progress, "MODE", "auto, terminal, lines or none"},
-    {"--update-threads", &Flags::update_threads, "N", "Of each rank, for the optimizer's update"},
+    {"--update-threads", &Flags::update_threads, "N",
+     "Threads of each rank for the optimizer's update"},
 };
 constexpr FlagSpec kCheckpointFlags[] = {
     {"--save", &Flags::save, "DIR", "Save checkpoints in this folder: at the end, and at a signal"},
@@ -71,7 +75,7 @@ constexpr FlagSpec kCheckpointFlags[] = {
     {"--export", &Flags::export_to, "DIR",
      "After the last step, write the values as a new Hugging Face folder"},
     {"--export-dtype", &Flags::export_type, "TYPE",
-     "Of its tensors: fp32, bf16 or fp16; norms that were trained in fp32 stay so"},
+     "Type of the exported tensors: fp32, bf16 or fp16; norms that were trained in fp32 stay fp32"},
 };
 
 absl::StatusOr<int> ParsePriority(const std::string& text) {

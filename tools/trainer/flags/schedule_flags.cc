@@ -46,9 +46,10 @@ constexpr OwnedFlag kShapeFlags[] = {
      Bit(ScheduleShape::kOneCycle)},
     {{"--lr-power", &Flags::lr_power, "X", "polynomial: its power [2]"},
      Bit(ScheduleShape::kPolynomial)},
-    {{"--lr-milestones", &Flags::lr_milestones, "N,...", "multi-step: steps at which it falls"},
+    {{"--lr-milestones", &Flags::lr_milestones, "N,...",
+      "multi-step: steps at which the rate falls"},
      Bit(ScheduleShape::kMultiStep)},
-    {{"--lr-decay", &Flags::lr_decay, "X", "multi-step: what it is multiplied by there [0.1]"},
+    {{"--lr-decay", &Flags::lr_decay, "X", "multi-step: factor of the rate at each [0.1]"},
      Bit(ScheduleShape::kMultiStep)},
 };
 

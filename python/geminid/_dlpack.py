@@ -54,7 +54,7 @@ class Exported:
             raise BufferError("this tensor needs a reader of DLPack 1.0, such as NumPy 2.1; install a newer one, or read "
                               "from Engine.stable_address")
         if copy or dl_device not in (None, _HOST):
-            raise BufferError("this tensor is shown where it is, on the host device; copy what from_dlpack returns")
+            raise BufferError("this tensor is shown in place, on the host device; copy the result of from_dlpack to another device")
         address = _P()
         LIB.call("engine_export_weight", *self._of, ctypes.byref(address))
         return _new(address, _NAME, ctypes.cast(_AT_END, _P))

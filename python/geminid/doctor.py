@@ -196,7 +196,7 @@ def _gpu(count: int) -> Check:
 def judge_training(answer: Answer) -> Check:
     """Compares the losses with Geminid and without."""
     if answer.problem:
-        return Check("training", "fail", answer.problem, "mend what failed above; else report this line")
+        return Check("training", "fail", answer.problem, "fix what failed above; if nothing failed, report this line")
     losses = answer.said[-1]
     worst = max(abs(a - b) / abs(b) for a, b in zip(losses["prepared"], losses["plain"]))
     if worst > 1e-6:
@@ -206,7 +206,7 @@ def judge_training(answer: Answer) -> Check:
 
 def check_environment() -> list[Check]:
     if os.environ.get("GEMINID_DISABLE") == "1":
-        return [Check("environment", "warn", "GEMINID_DISABLE=1: prepare hands back what it is given",
+        return [Check("environment", "warn", "GEMINID_DISABLE=1: prepare returns its arguments unchanged",
                       "unset GEMINID_DISABLE to train with Geminid")]
     names = sorted(name for name in os.environ if name.startswith("GEMINID_"))
     return [Check("environment", "pass", ", ".join(f"{name}={os.environ[name]}" for name in names) or "no GEMINID_ variable")]
@@ -216,7 +216,7 @@ def check_machine() -> list[Check]:
     """Checks kernel, limits and free memory with `geminictl doctor`."""
     program = _programs.find("geminictl")
     if program is None:
-        return [Check("machine", "skip", "there is no geminictl to look at kernel, limits and memory", _INSTALL)]
+        return [Check("machine", "skip", "geminictl is missing, which checks kernel, limits and memory", _INSTALL)]
     done = subprocess.run([program, "doctor", "--json"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS, check=False)
     if done.returncode not in (OK, UNHEALTHY):
         return [Check("machine", "fail", done.stderr.strip() or f"{program} doctor: exit code {done.returncode}", _INSTALL)]

@@ -111,8 +111,7 @@ _LIVE: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _in_child(*_: Any, **__: Any) -> NoReturn:
-    raise FailedPrecondition("this process was forked from the one that has the engine, whose threads are not here: use the "
-                             "model in the parent alone, or start processes by spawn with a model of their own")
+    raise FailedPrecondition("this process was forked from the engine's process and lacks the engine's threads: use the model in the parent alone, or start processes by spawn, each with its own model")
 
 
 def _after_fork() -> None:
@@ -163,7 +162,7 @@ class Engine:
             raise InvalidArgument(f"optimizer_state is {optimizer_state!r}; it must be 'auto', 'host', 'device', 'streamed' or "
                                   "'disk'")
         if state_disk is not None and optimizer_state not in ("auto", "disk"):
-            raise InvalidArgument(f"optimizer_state is {optimizer_state!r}, and state_disk has the state elsewhere: give one")
+            raise InvalidArgument(f"optimizer_state is {optimizer_state!r}, and state_disk puts the state on disk: give one of the two")
         if state_disk is None and optimizer_state == "disk":
             raise InvalidArgument("optimizer_state is 'disk', and there are no folders for it: name them with state_disk")
         if not_finite is None:

@@ -49,7 +49,7 @@ def open_tokenizer(path: pathlib.Path) -> tuple[Any, str | None]:
     try:
         tokenizer = library.Tokenizer.from_file(str(file))
     except Exception as problem:  # the library raises nothing narrower
-        raise Unusable(f"{file}: it is no tokenizer: {problem}") from None
+        raise Unusable(f"{file}: it is not a tokenizer: {problem}") from None
     # Both are for batches of one length, and stay in the file that a script saves after it made one.
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -62,10 +62,10 @@ def _end_token(config: pathlib.Path) -> str | None:
     try:
         end = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
     except (ValueError, AttributeError):
-        raise Unusable(f"{config}: it is no JSON object; restore or remove it") from None
+        raise Unusable(f"{config}: it is not a JSON object; restore or remove it") from None
     end = end.get("content") if isinstance(end, dict) else end
     if end is not None and not isinstance(end, str):
-        raise Unusable(f'{config}: "eos_token" is {end!r}, which is no text; mend it, or remove the file and give --end-token')
+        raise Unusable(f'{config}: "eos_token" is {end!r}, which is not text; correct it, or remove the file and give --end-token')
     return end
 
 
@@ -94,9 +94,9 @@ def _documents_of(file: pathlib.Path) -> Iterator[str]:
                 try:
                     yield _text_of(line)
                 except (ValueError, KeyError, TypeError):
-                    raise Unusable(f'{file}: line {number} is no JSON object whose "text" is a text') from None
+                    raise Unusable(f'{file}: line {number} is not a JSON object whose "text" is a text') from None
     except UnicodeDecodeError as problem:
-        raise Unusable(f"{file}: it is no UTF-8 at byte {problem.start}; save it as UTF-8") from None
+        raise Unusable(f"{file}: it is not UTF-8 at byte {problem.start}; save it as UTF-8") from None
 
 
 def documents(paths: Iterable[pathlib.Path]) -> Iterator[str]:
@@ -180,9 +180,9 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     for command in (shards, encode, decode):
         command.add_argument("--tokenizer", type=pathlib.Path, required=True, metavar="PATH",
                              help="a tokenizer.json, or a folder that has one")
-    shards.add_argument("--out", type=pathlib.Path, required=True, metavar="FOLDER", help="where the .bin files go")
-    shards.add_argument("--end-token", metavar="TOKEN", help="behind each document; by default the tokenizer's eos_token")
-    shards.add_argument("--no-end-token", action="store_true", help="nothing behind a document")
+    shards.add_argument("--out", type=pathlib.Path, required=True, metavar="FOLDER", help="folder for the .bin files")
+    shards.add_argument("--end-token", metavar="TOKEN", help="token after each document; by default the tokenizer's eos_token")
+    shards.add_argument("--no-end-token", action="store_true", help="no token after a document")
     shards.add_argument("texts", nargs="+", type=pathlib.Path, metavar="TEXT", help="a file or a folder")
     encode.add_argument("text", metavar="TEXT")
     return parser.parse_args(arguments)
@@ -210,7 +210,7 @@ def main(arguments: list[str]) -> int:
             numbers = sys.stdin.read().replace(",", " ").split()
             strange = [number for number in numbers if not number.isdecimal() or int(number) >= _TOKENS_MAX]
             if strange:
-                raise Unusable(f"standard input has {strange[0]!r}, which is no number of a token")
+                raise Unusable(f"standard input has {strange[0]!r}, which is not the number of a token")
             print(tokenizer.decode([int(number) for number in numbers], skip_special_tokens=False))
     except (Unusable, OSError) as problem:
         print(f"geminid tokens: {problem}", file=sys.stderr)

@@ -77,7 +77,7 @@ def test_readers_that_ask_for_something_else_are_told(engine):
     exported = engine.weight(use(engine, 0), 0)
     with pytest.raises(BufferError, match="DLPack 1.0"):
         exported.__dlpack__()
-    with pytest.raises(BufferError, match="copy what from_dlpack returns"):
+    with pytest.raises(BufferError, match="copy the result of from_dlpack"):
         exported.__dlpack__(max_version=(1, 0), copy=True)
     with pytest.raises(errors.InvalidArgument, match="has no weight of parameter 1"):
         engine.weight(exported._of[1], 1).__dlpack__(max_version=(1, 0))

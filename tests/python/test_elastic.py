@@ -128,7 +128,7 @@ def test_state_of_which_a_rank_is_missing_is_not_gone_on_from(group):
     group.start(2, death=("stepped", 3, 1))
     Session(0, socket=group.daemon, run=group.name, place=elastic_program.Spot(1, 2), keep_on_death=True).close()
     made = group.start(1)
-    assert "(rank 1 of 2 has left nothing); begins anew. A script that saves checkpoints loads the newest" in group.said
+    assert "(rank 1 of 2 has left no state); begins anew. A script that saves checkpoints loads the newest" in group.said
     assert not made[0]["resumed"] and made[0]["before"] == 0 and set(made[0]["losses"]) == set(range(STEPS))
     assert group.left() == []
 
@@ -175,8 +175,8 @@ def test_ranks_of_another_number_or_place_are_collected():
 
 
 def test_group_that_is_not_whole_is_named():
-    assert choose([0], [Found(left(2, 1))]) == Choice(missing="rank 0 of 2 has left nothing")
-    assert choose([0], [Found(left(4, 1, 2))]).missing == "2 of 4 ranks have left nothing"
+    assert choose([0], [Found(left(2, 1))]) == Choice(missing="rank 0 of 2 has left no state")
+    assert choose([0], [Found(left(4, 1, 2))]).missing == "2 of 4 ranks have left no state"
     assert choose([0], [Found()]) == Choice()
 
 
@@ -201,7 +201,7 @@ def test_ranks_that_were_in_one_group_are_taken_together():
 
 def test_ranks_of_different_steps_are_not_whole():
     of_two = [Found(left(2, 0, step=3)), Found(left(2, 1, step=7))]
-    assert choose([0], of_two) == Choice(missing="what 2 ranks have left is not of one step")
+    assert choose([0], of_two) == Choice(missing="what 2 ranks have left in memory is of different steps")
     assert choose([0, 1], of_two).claims is False
     assert choose([0], [*of_two, Found(left(1, 0, step=2))]).world == 1
     apart = [Found(left(3, 0, step=5)), Found(left(3, 1, step=6)), Found(left(3, 2, step=7))]

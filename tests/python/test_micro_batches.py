@@ -34,7 +34,7 @@ def test_what_is_for_between_steps_is_refused_between_backward_passes(both, what
     both[1].saved = both[1].optimizer.state_dict()
     for twin in both:
         twin.model(*batch(5)).backward()
-    with pytest.raises(errors.Refused, match=rf"{what}.* is for between steps.*optimizer.step\(\) or optimizer.zero_grad\(\)"):
+    with pytest.raises(errors.Refused, match=rf"{what}.* works only between steps.*optimizer.step\(\) or optimizer.zero_grad\(\)"):
         ASKED[what](both[1], tmp_path)
     for twin in both:
         twin.model(*batch(6)).backward()

@@ -55,7 +55,7 @@ def test_values_that_are_absent_are_refused(both, read):
 @pytest.mark.parametrize("change", [lambda w: w.zero_(), lambda w: w.mul_(2), lambda w: w.copy_(w), lambda w: torch.nn.init.zeros_(w),
                                     lambda w: w.__setitem__(0, 1.0), lambda w: torch.add(w, 1, out=w)])
 def test_values_changed_behind_the_engine_are_refused(both, change):
-    with torch.no_grad(), refused("'head.weight'.*behind its back.*geminid.torch.full"):
+    with torch.no_grad(), refused("'head.weight'.*without the engine.*geminid.torch.full"):
         change(both[1].model.head.weight)
 
 

@@ -178,7 +178,7 @@ def test_state_on_disk_has_the_same_bits_in_files_of_the_asked_size_that_have_no
     entries = zip(host.optimizer.state.values(), disk.optimizer.state.values(), strict=True)
     for one, other in entries:
         assert torch.equal(one["exp_avg_sq"], other["exp_avg_sq"])
-    with pytest.raises(errors.InvalidArgument, match="optimizer_state is 'host', and state_disk has the state elsewhere"):
+    with pytest.raises(errors.InvalidArgument, match="optimizer_state is 'host', and state_disk puts the state on disk"):
         placed(optimizer_state="host", state_disk=disks)
     with pytest.raises(errors.NotFound, match="nowhere"):
         placed(state_disk=tmp_path / "nowhere")

@@ -109,8 +109,8 @@ def test_vocabulary_counts_the_numbers_that_added_tokens_leave_out(folder):
 
 
 @pytest.mark.parametrize("config, words", [
-    ("{", "it is no JSON object"), ("", "it is no JSON object"), ("[]", "it is no JSON object"),
-    ('{"eos_token": 5}', '"eos_token" is 5, which is no text')])
+    ("{", "it is not a JSON object"), ("", "it is not a JSON object"), ("[]", "it is not a JSON object"),
+    ('{"eos_token": 5}', '"eos_token" is 5, which is not text')])
 def test_config_that_cannot_be_used_is_said_with_its_file(folder, config, words):
     (folder / "tokenizer_config.json").write_text(config)
     done = run("encode", "--tokenizer", folder, "the cat")
@@ -133,17 +133,17 @@ def test_shards_are_trained_on_and_a_smaller_vocabulary_is_refused(folder):
 
 @pytest.mark.parametrize("arguments, words", [
     (["shards", "--tokenizer", "{}/none", "--out", "{}/out", "{}/t"], "none: it does not exist; give --tokenizer"),
-    (["shards", "--tokenizer", "{}/t", "--out", "{}/out", "{}/t"], "t: it is no tokenizer"),
+    (["shards", "--tokenizer", "{}/t", "--out", "{}/out", "{}/t"], "t: it is not a tokenizer"),
     (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/none"], "none: it does not exist; give text files"),
-    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/latin"], "latin: it is no UTF-8 at byte 1"),
-    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/bad.jsonl"], 'bad.jsonl: line 2 is no JSON object whose "text" is a text'),
-    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/number.jsonl"], "number.jsonl: line 1 is no JSON object"),
-    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/half.jsonl"], "half.jsonl: line 1 is no JSON object"),
+    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/latin"], "latin: it is not UTF-8 at byte 1"),
+    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/bad.jsonl"], 'bad.jsonl: line 2 is not a JSON object whose "text" is a text'),
+    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/number.jsonl"], "number.jsonl: line 1 is not a JSON object"),
+    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/half.jsonl"], "half.jsonl: line 1 is not a JSON object"),
     (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/empty"], "the texts are empty"),
     (["shards", "--tokenizer", "{}", "--out", "{}/full", "{}/t"], "full: it has .bin files"),
     (["shards", "--tokenizer", "{}", "--end-token", "<no>", "--out", "{}/out", "{}/t"], "has no token '<no>'"),
     (["shards", "--tokenizer", "{}/plain", "--out", "{}/out", "{}/t"], "does not say which token ends a text"),
-    (["decode", "--tokenizer", "{}"], "99999999999999999999', which is no number of a token")])
+    (["decode", "--tokenizer", "{}"], "99999999999999999999', which is not the number of a token")])
 def test_what_cannot_be_used_is_said_without_a_traceback(folder, arguments, words):
     (folder / "t").write_text("the cat")
     (folder / "latin").write_bytes(b"a\xe9")

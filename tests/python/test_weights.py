@@ -141,7 +141,7 @@ def test_weights_that_cannot_be_right_are_refused_before_anything_changes(tmp_pa
     refused(empty_model(), tmp_path, "is not a file of safetensors", errors.DataLoss)
     write_shards(tmp_path, state)
     (tmp_path / "model-00002-of-00003.safetensors").unlink()
-    refused(empty_model(), tmp_path, "model-00002-of-00003.safetensors is not there", errors.NotFound)
+    refused(empty_model(), tmp_path, "model-00002-of-00003.safetensors does not exist", errors.NotFound)
 
 
 def test_weights_for_a_model_that_has_them_are_refused():

@@ -103,10 +103,10 @@ def choose(places: Sequence[int], found: Sequence[Found]) -> Choice:
 
 def _missing(world: int, absent: Sequence[int]) -> str:
     if not absent:
-        return f"what {world} ranks have left is not of one step"
+        return f"what {world} ranks have left in memory is of different steps"
     if len(absent) == 1:
-        return f"rank {absent[0]} of {world} has left nothing"
-    return f"{len(absent)} of {world} ranks have left nothing"
+        return f"rank {absent[0]} of {world} has left no state"
+    return f"{len(absent)} of {world} ranks have left no state"
 
 
 def whole_image(found: Sequence[Found]) -> Image | None:

@@ -176,7 +176,7 @@ class _Former:
         if is_successor and terms is None and not self._left.step:
             return
         if not is_successor or terms is None or "bytes of a note" not in terms:
-            raise DataLoss(f"what {self._name()} left in memory is not there any more, or is not of a run of geminid.torch")
+            raise DataLoss(f"what {self._name()} left in memory is gone, or belongs to no run of geminid.torch")
         script.check(terms)
         self.terms = terms
         self._held.make_notes(int(terms["bytes of a note"]))
@@ -389,8 +389,7 @@ class _Group:
             engine, note = former.engine, former.note()
             assert engine is not None
             if note is None:
-                raise DataLoss(f"the weights that rank {former.rank} left in memory are of step {engine.committed}, and its "
-                               "note of that step is not there. Free them with `geminictl end JOB`")
+                raise DataLoss(f"the weights that rank {former.rank} left in memory are of step {engine.committed}, and its record of that step is missing. Free them with `geminictl end JOB`")
             contents.notes[former.rank], contents.terms = note, former.terms
             contents.step, contents.updates, contents.tensor_state = engine.progress()
             former.pieces = pieces_of(engine, script.records, state_type)

@@ -43,7 +43,7 @@ class Slots:
         place = self._place(number)
         if len(data) + _HEADER.size > self._each:
             raise ResourceExhausted(
-                f"what geminid.torch.resume was given has {len(data)} bytes of state, and there is room for "
+                f"the objects given to geminid.torch.resume have {len(data)} bytes of state, and there is room for "
                 f"{self._each - _HEADER.size}; give prepare(..., held_bytes={2 * len(data)})")
         ctypes.memmove(place + _HEADER.size, data, len(data))
         ctypes.memmove(place, _HEADER.pack(number, len(data), zlib.crc32(data)), _HEADER.size)
@@ -173,7 +173,7 @@ def check(left: Mapping[str, Any], mine: Mapping[str, Any], records: Mapping[tor
             what = _which_parameter(left, mine, records)
         if name == "options of the engine" and left.get(name, {}).get("state_disk") != value.get("state_disk"):
             what += " (ranks with a state_disk each cannot go on as another number of ranks: give all of them the same folders)"
-        raise Refused(f"this process cannot go on from what is kept of its run: it has {what}. Start the script that was "
+        raise Refused(f"this process cannot go on from the state of its run in memory: it has {what}. Start the script that was "
                       "there before, or give the run another name (`resume=\"NAME\"`, or torchrun's --rdzv-id), or free "
                       "what is kept with `geminictl end JOB`")
 

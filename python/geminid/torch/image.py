@@ -206,7 +206,7 @@ class ImageMemory:
 def contents_in(header: bytes) -> Contents:
     made = pickle.loads(header)
     if not isinstance(made, Contents):
-        raise DataLoss("what the ranks before left in memory is not their state; free it with `geminictl end JOB`")
+        raise DataLoss("the memory that the ranks before left does not hold their state; free it with `geminictl end JOB`")
     return made
 
 

@@ -323,7 +323,7 @@ class Keeper:
         has not begun does not count as a step: its backward gathers the weights again."""
         self.between_steps()
         if self.has_gradient:
-            raise Refused(f"{what} is for between steps, and the engine has gradients of a step that is not done; call "
+            raise Refused(f"{what} works only between steps, and the engine has gradients of a step that is not done; call "
                           "optimizer.step() or optimizer.zero_grad() first")
         if self.micro_batch_open and not self.has_gradient:
             self.engine.cancel_micro_batch()

@@ -100,19 +100,17 @@ def check_unset(kind: Kind, group: Mapping[str, Any], name: str) -> None:
         if option == "decoupled_weight_decay" and kind.name == "adamw":
             continue  # it is how AdamW says what it is
         if group.get(option):
-            raise Refused(f"{name} with {option}={group[option]!r} is not something that the engine has; leave {option} out")
+            raise Refused(f"{name} with {option}={group[option]!r} is unsupported by the engine; leave {option} out")
 
 
 def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[str, Any]) -> None:
     """Refuses values that the engine does not support."""
     for theirs, (_, numbers) in kind.choices.items():
         if group[theirs] not in numbers:
-            raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is not something that the engine has; use "
-                          f"one of {', '.join(repr(word) for word in numbers)}")
+            raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is unsupported by the engine; use one of {', '.join(repr(word) for word in numbers)}")
     for theirs, value in kind.only.items():
         if group[theirs] != value:
-            raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is not something that the engine has; "
-                          f"leave it at {value!r}")
+            raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is unsupported by the engine; leave it at {value!r}")
 
 
 def fixed_options(kind: Kind, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +139,7 @@ def translate(optimizer: torch.optim.Optimizer) -> tuple[Optimizer, Kind]:
                       "result to the library that wraps it: for Accelerate, call accelerator.prepare after "
                       "geminid.torch.prepare")
     if kind is None:
-        raise Refused(f"{name_of(optimizer)} is not an optimizer that the engine has; use one of torch.optim's "
+        raise Refused(f"{name_of(optimizer)} is not an optimizer that the engine supports; use one of torch.optim's "
                       f"{_names(of_torch=True)}, or one of geminid.torch's {_names(of_torch=False)}")
     for group in optimizer.param_groups:
         check_unset(kind, group, name_of(optimizer))

@@ -22,8 +22,7 @@ def _check_modules(model: torch.nn.Module) -> None:
             raise Refused(f"'{name or type(model).__name__}' is a program of torch.jit, which reads weights without the engine. "
                           "Leave torch.jit.script and torch.jit.trace out; torch.compile works")
         if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.max_norm is not None:
-            raise Refused(f"'{name}' is {type(module).__name__} with max_norm={module.max_norm}, which changes its weight in each "
-                          "forward pass, behind the engine's back. Write max_norm=None, and scale rows that are too long after "
+            raise Refused(f"'{name}' is {type(module).__name__} with max_norm={module.max_norm}, which changes its weight in each forward pass without the engine. Write max_norm=None, and scale rows that are too long after "
                           "optimizer.step(), in `with geminid.torch.full(module):`")
 
 

@@ -298,7 +298,7 @@ class Run:
             return None
         data = self._holding and self._holding.notes.read(self.step)
         if data is None:
-            raise DataLoss(f"the weights of step {self.step} are kept, and what belongs to them is not; the process "
+            raise DataLoss(f"the weights of step {self.step} are in memory, but the rest of the run's state is missing; the process "
                            "before had another geminid, or ran out of memory. Free them with `geminictl end JOB`")
         return _load(data)
 

@@ -178,7 +178,7 @@ def _close(opened: list[tuple[Any, torch.Tensor]]) -> list[str]:
             if torch.equal(read(p), values):
                 continue
             if p._geminid.keeper.has_gradient:
-                refused.append(f"'{p._geminid.name}' was changed in geminid.torch.full, which is for between steps, and the engine "
+                refused.append(f"'{p._geminid.name}' was changed in geminid.torch.full, which works only between steps, and the engine "
                                "has gradients of a step that is not done: it has its old values again. Call optimizer.step() or "
                                "optimizer.zero_grad() first")
             else:

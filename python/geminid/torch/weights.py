@@ -94,7 +94,7 @@ def _stored_in(path: pathlib.Path) -> dict[str, _Stored]:
     found = {}
     for file in _files_of(path):
         if not file.exists():
-            raise NotFound(f"{file} is not there, and {_INDEX} names it")
+            raise NotFound(f"{file} does not exist, and {_INDEX} names it")
         header, begin = _header(file)
         for name, entry in header.items():
             if name != "__metadata__" and entry["dtype"] in _TYPES:

@@ -81,7 +81,7 @@ absl::StatusOr<UniqueFd> CreateWrittenMemfd(const std::string& name, std::string
 
 absl::StatusOr<std::string> ReadMemfd(const UniqueFd& memfd, uint64_t max_bytes) {
   struct stat file = {};
-  if (::fstat(memfd.get(), &file) != 0) return SystemError(errno, "fstat", "memory that was kept");
+  if (::fstat(memfd.get(), &file) != 0) return SystemError(errno, "fstat", "retained memory");
   const auto size = static_cast<uint64_t>(file.st_size);
   if (size > max_bytes) {
     return absl::InvalidArgumentError(
@@ -93,7 +93,7 @@ absl::StatusOr<std::string> ReadMemfd(const UniqueFd& memfd, uint64_t max_bytes)
     const ssize_t read = RetryOnEintr([&] {
       return ::pread(memfd.get(), contents.data() + got, size - got, static_cast<off_t>(got));
     });
-    if (read < 0) return SystemError(errno, "pread", "memory that was kept");
+    if (read < 0) return SystemError(errno, "pread", "retained memory");
     if (read == 0) break;  // the file became smaller meanwhile
     got += static_cast<size_t>(read);
   }

@@ -291,7 +291,7 @@ absl::StatusOr<pid_t> FindParent(const CommandLine& line) {
   if (!line.parent_pid.empty() &&
       (!absl::SimpleAtoi(line.parent_pid, &parent_pid) || parent_pid <= 0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--parent-pid: '", line.parent_pid, "' is no process number"));
+        absl::StrCat("--parent-pid: '", line.parent_pid, "' is not a process number"));
   }
   // An interrupt typed at the terminal is for the program; the daemon ends when that has ended.
   ::setsid();
@@ -318,7 +318,7 @@ int Main(int argc, char** argv) {
   int ready_fd = -1;
   if (!line.ready_fd.empty() && (!absl::SimpleAtoi(line.ready_fd, &ready_fd) ||
                                  ::fcntl(ready_fd, F_SETFD, FD_CLOEXEC) != 0)) {
-    return Fail(absl::StrCat("--ready-fd: '", line.ready_fd, "' is no open descriptor"),
+    return Fail(absl::StrCat("--ready-fd: '", line.ready_fd, "' is not an open descriptor"),
                 base::kDaemonExitUsage);
   }
   const absl::StatusOr<pid_t> parent_pid = FindParent(line);

@@ -65,7 +65,7 @@ absl::StatusOr<base::UniqueFd> ConnectAbstract(const std::string& name) {
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     // EAGAIN: the listener's queue is full. Both errors pass with time.
     if (errno == ECONNREFUSED || errno == EAGAIN) {
-      return absl::UnavailableError(absl::StrCat("nobody listens under \"", name, "\""));
+      return absl::UnavailableError(absl::StrCat("no process listens under \"", name, "\""));
     }
     return absl::ErrnoToStatus(errno, "connect");
   }

@@ -79,8 +79,8 @@ absl::StatusOr<CUmemGenericAllocationHandle> GpuMemory::MakeHandle(uint64_t byte
 
 absl::StatusOr<GpuMemory::Made> GpuMemory::Create(uint64_t bytes) {
   if (bytes == 0 || bytes % facts_.granularity_bytes != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a slab of ", bytes, " bytes is no multiple of ", facts_.granularity_bytes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a slab of ", bytes, " bytes is not a multiple of ", facts_.granularity_bytes));
   }
   GEMINID_ASSIGN_OR_RETURN(const CUmemGenericAllocationHandle handle, MakeHandle(bytes));
   int number = -1;

@@ -198,13 +198,15 @@ absl::Status HolderStore::DoesNotTake(int error) {
 }
 
 absl::Status HolderStore::Put(const std::string& name, int fd) {
-  if (!IsName(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
+  if (!IsName(name))
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a valid name"));
   const std::lock_guard lock(mutex_);
   return SendLocked({.op = Op::kPut, .name = name}, fd);
 }
 
 absl::Status HolderStore::Remove(const std::string& name) {
-  if (!IsName(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
+  if (!IsName(name))
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a valid name"));
   const std::lock_guard lock(mutex_);
   return SendLocked({.op = Op::kRemove, .name = name}, -1);
 }

@@ -87,19 +87,21 @@ absl::Status SystemdStore::Notify(const std::string& state, int fd) {
   const int sent = ::sd_pid_notify_with_fds(0, 0, state.c_str(), fd >= 0 ? &fd : nullptr, count);
   if (sent > 0) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("systemd takes no descriptor: ",
+      absl::StrCat("systemd accepts no descriptor: ",
                    sent == 0 ? "there is no $NOTIFY_SOCKET" : std::strerror(-sent)));
 }
 
 // FDPOLL=0: systemd keeps a connection whose other end is closed, so that the next daemon notices
 // it. systemd stores several descriptors of one name, the older first.
 absl::Status SystemdStore::Put(const std::string& name, int fd) {
-  if (!IsNamed(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
+  if (!IsNamed(name))
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a valid name"));
   return Notify(absl::StrCat("FDSTORE=1\nFDPOLL=0\nFDNAME=", name), fd);
 }
 
 absl::Status SystemdStore::Remove(const std::string& name) {
-  if (!IsNamed(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
+  if (!IsNamed(name))
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a valid name"));
   return Notify(absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name), -1);
 }
 

@@ -340,7 +340,7 @@ inline constexpr Metric kJobsUndone = {
     kCounter,
     {},
     {1},
-    "Jobs that were refused, or whose ranks did not all come in time."};
+    "Jobs that were refused, or whose ranks did not all arrive in time."};
 inline constexpr Metric kSharingChanges = {
     "geminid_sharing_changes_total",
     kCounter,
@@ -410,7 +410,7 @@ inline constexpr Metric kAgentUp = {"geminid_gpu_agent_up",
                                     kGauge,
                                     {"device"},
                                     {0, 1},
-                                    "1 where the GPU's agent serves: new memory can be had."};
+                                    "1 if the GPU's agent serves and can allocate memory."};
 inline constexpr Metric kAgentRestarts = {"geminid_gpu_agent_restarts_total",
                                           kCounter,
                                           {"device"},

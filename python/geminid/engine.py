@@ -111,7 +111,8 @@ _LIVE: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _in_child(*_: Any, **__: Any) -> NoReturn:
-    raise FailedPrecondition("this process was forked from the engine's process and lacks the engine's threads: use the model in the parent alone, or start processes by spawn, each with its own model")
+    raise FailedPrecondition("this process was forked from the engine's process and lacks the engine's threads: use the model in "
+                             "the parent alone, or start processes by spawn, each with its own model")
 
 
 def _after_fork() -> None:

@@ -270,7 +270,7 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(checkpoints_->Finish().status());
     if (other_data_.ok()) return absl::AbortedError("the first rank found other data");
     return absl::FailedPreconditionError(absl::StrCat(
-        std::string(other_data_.message()), "; put it back as it was, and ",
+        std::string(other_data_.message()), "; restore the data, and ",
         options_.save.empty() ? "begin anew: without --save the steps so far are lost"
                               : absl::StrCat("go on from ", options_.save, " with --resume")));
   }

@@ -50,11 +50,11 @@ class Finder {
 
   absl::Status LinkError(const std::string& path, int error) const {
     std::error_code ignored;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the ", words_.what, " has the link '", path, "' to '",
-        fs::read_symlink(path, ignored).string(), "', which ",
-        error == ENOENT ? "does not exist" : std::generic_category().message(error),
-        "; mend or remove the link"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", words_.what, " has the link '", path, "' to '",
+                     fs::read_symlink(path, ignored).string(), "', which ",
+                     error == ENOENT ? "does not exist" : std::generic_category().message(error),
+                     "; fix or remove the link"));
   }
 
   // False if it was already read under another name; then left_out gets a message.

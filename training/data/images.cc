@@ -186,8 +186,7 @@ absl::Status Images::AddLabels(const TensorFile& file, const TensorEntry& labels
         return Bad(file.path(),
                    absl::StrCat("has the label ", block[i], " at image ", at + i,
                                 ", and the model has ", classes_, " classes, 0 to ", classes_ - 1,
-                                "; give --classes the number of labels, or mend the "
-                                "label"));
+                                "; give --classes the number of labels, or fix the label"));
       }
       labels_.push_back(static_cast<int32_t>(block[i]));
     }
@@ -234,7 +233,7 @@ absl::Status Images::ReadPatches(uint64_t image, std::span<float> out) const {
             file.file.path(),
             absl::StrCat("has a pixel that is ", std::isnan(*bad) ? "NaN" : "infinite",
                          ", of image ", image - file.first, " at channel ", channel, ", row ", y,
-                         ", column ", bad - row.begin(), "; mend the image, or leave it out"));
+                         ", column ", bad - row.begin(), "; fix the image, or leave it out"));
       }
       for (uint64_t p = 0; p < across; ++p) {
         const uint64_t to = ((y / patch * across + p) * shape_.channels + channel) * patch * patch +

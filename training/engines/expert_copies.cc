@@ -52,7 +52,7 @@ absl::StatusOr<double> ExpertCopies::AddUp() {
       most = std::max(most, std::min(kPieceElements, range.elements));
     }
   }
-  auto room = collectives::FloatBlock::Allocate(memory_, "gradients of what is copied", most);
+  auto room = collectives::FloatBlock::Allocate(memory_, "gradients of copied parameters", most);
   if (!room.ok()) return collectives::TellIfRefused(*ranks_, room.status());
   double squares = 0;
   for (const zero::ParameterId id : copied_) {

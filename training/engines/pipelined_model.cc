@@ -160,7 +160,7 @@ absl::StatusOr<double> PipelinedModel::CountedTwice(double* norm) {
 }
 
 absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {
-  constexpr char kWhat[] = "what passes between stages that evaluate";
+  constexpr char kWhat[] = "transfer buffers between stages of an evaluation";
   double loss = 0;
   collectives::FloatBlock out;
   for (int i = 0; i < shape_.parts; ++i) {

@@ -37,13 +37,13 @@ absl::Status RunMemory::Keep(RunNote note, const std::string& words) const {
   std::array<char, kRunNoteBytes> page = {};
   if (words.size() >= page.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a run remembers at most ", page.size() - 1, " bytes, not ", words.size()));
+        absl::StrCat("a run stores at most ", page.size() - 1, " bytes, not ", words.size()));
   }
   words.copy(page.data(), words.size());
   if (pwrite(fd_, page.data(), page.size(), PlaceOf(note)) == static_cast<ssize_t>(page.size())) {
     return absl::OkStatus();
   }
-  return base::SystemError(errno, "pwrite", "what this run remembers");
+  return base::SystemError(errno, "pwrite", "this run's memory of its restarts");
 }
 
 std::string RunMemory::Kept(RunNote note) const {

@@ -145,9 +145,9 @@ absl::Status LayerShare::Sum(const Resources& resources, float* values, size_t c
 
 absl::Status LayerShare::SumThroughHost(const Resources& resources, float* values, size_t count) {
   const KernelsOf<float>& math = KernelsFor<float>(resources);
-  GEMINID_ASSIGN_OR_RETURN(const auto passing,
-                           collectives::FloatBlock::Allocate(memory_, "what cut layers add up",
-                                                             std::min(kPassingElements, count)));
+  GEMINID_ASSIGN_OR_RETURN(const auto passing, collectives::FloatBlock::Allocate(
+                                                   memory_, "partial sums of sharded layers",
+                                                   std::min(kPassingElements, count)));
   for (size_t at = 0; at < count; at += kPassingElements) {
     const std::span<float> piece = passing.all().first(std::min(kPassingElements, count - at));
     GEMINID_RETURN_IF_ERROR(

@@ -141,7 +141,7 @@ class GridLayers final : public DecoderLayers<T> {
                                                      const HalfContext& /*context*/,
                                                      Sublayer::Kind kind) const override {
     WorkspaceMemory memory(resources.workspace);
-    constexpr char kWhat[] = "what a cut layer keeps";
+    constexpr char kWhat[] = "saved activations of a sharded layer";
     const auto take = [&](size_t elements) {
       return ElementBlock<T>::Allocate(memory, kWhat, elements);
     };
@@ -221,7 +221,7 @@ class GridLayers final : public DecoderLayers<T> {
     return Converted<float>::Of(scratch_, "a residual stream in fp32", OfStream(data));
   }
   absl::StatusOr<RoundedResults<T>> Rounding(T* to) {
-    return RoundedResults<T>::For(scratch_, "what is added to a residual stream", OfStream(to));
+    return RoundedResults<T>::For(scratch_, "additions to a residual stream", OfStream(to));
   }
   absl::StatusOr<Converted<float>> Value(const ParameterUse& use, std::optional<ParameterId> id) {
     return ValuesOf<T>(scratch_, use, blocks_, id);

@@ -47,12 +47,12 @@ absl::Status Engine::CheckChunk(const Session& session, const Chunk& chunk) cons
     return Wrong(session.id, name + "is written while it can be leased");
   }
   if (chunk.home_writes > chunk.home_uses || chunk.home_writes > chunk.tickets_into) {
-    return Wrong(session.id, name + "has a home that nobody is writing");
+    return Wrong(session.id, name + "has a home that no transfer is writing");
   }
   const bool departs = chunk.departure.has_value();
   if (departs != MayLeave(chunk, status) ||
       (departs && !session.departures.Contains(*chunk.departure))) {
-    return Wrong(session.id, name + "waits to leave and may not, or the reverse");
+    return Wrong(session.id, name + "waits for eviction and cannot be evicted, or the reverse");
   }
   if ((manifest_.Transfer(chunk.record) != kNoTicket) != (chunk.tickets_into > 0)) {
     return Wrong(session.id, name + "and its record disagree about a ticket");

@@ -2,7 +2,7 @@
 //
 // Each session is first rebuilt by itself and charged for its memory. Both may fail, and then only
 // half-done evictions in its records have changed. Then it is entered into the state that all
-// sessions share. If one of its transfers makes no sense, the whole session ends.
+// sessions share. If one of its transfers is invalid, the whole session ends.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -150,7 +150,7 @@ absl::StatusOr<std::unique_ptr<Engine::Session>> Engine::RebuildSession(
   session->barred = inherited.books.barred();
   if (Find(session->id) != nullptr || shm::Value(session->device) >= options_.devices.size()) {
     return Contradiction(session->id, absl::StrCat("device ", shm::Value(session->device),
-                                                   " is not there, or it came twice"));
+                                                   " is missing, or appears twice"));
   }
   if (const std::optional<Time> until = inherited.books.KeptUntil(); until.has_value()) {
     session->state = SessionState::kKept;
@@ -238,12 +238,12 @@ absl::Status Engine::RebuildTransfer(Session* session, const NotedTransfer& note
   const bool load = request.direction == Direction::kHostToDevice;
   if (!known || (!load && request.direction != Direction::kDeviceToHost) ||
       !(load ? source : destination)->has_home()) {
-    return Contradiction(session->id, "one of its transfers makes no sense");
+    return Contradiction(session->id, "one of its transfers is invalid");
   }
   // In a session whose client died, KeepChunk may already have removed that device copy.
   if (session->state == SessionState::kAttached &&
       StatusOf(load ? *destination : *source).residency == Residency::kAbsent) {
-    return Contradiction(session->id, "one of its transfers uses a device copy that is not there");
+    return Contradiction(session->id, "one of its transfers uses a device copy that is missing");
   }
   if (noted.ticket == kNoTicket) {
     if (session->state == SessionState::kAttached) {

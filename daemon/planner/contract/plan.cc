@@ -88,7 +88,7 @@ std::string ExplainCause(const Trace& trace, const Stall& stall) {
     case StallCause::kLookahead:
       return absl::StrCat("max_lookahead_moments forbids loading chunk ", id, " earlier");
     case StallCause::kDrain:
-      return absl::StrCat("the gradient of chunk ", id, " must leave first");
+      return absl::StrCat("the gradient of chunk ", id, " must be written back first");
   }
   return "unknown";
 }

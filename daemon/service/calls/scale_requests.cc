@@ -221,8 +221,8 @@ absl::Status ScaleRequests::Tell(const std::string& tenant, const v1::OfferScale
   if (found == requests_.end() || !IsState(told.state()) || HasEnded(found->second.message) ||
       found->second.message.tenant() != tenant || found->second.message.job() != told.job() ||
       (found->second.message.state() != kTaken && attached.contains(found->second.session))) {
-    return absl::NotFoundError(absl::StrCat("nobody waits for request ", told.number(), " of job ",
-                                            told.job(), " of ", tenant));
+    return absl::NotFoundError(absl::StrCat("no caller waits for request ", told.number(),
+                                            " of job ", told.job(), " of ", tenant));
   }
   found->second.heard = now;
   found->second.message.set_state(told.state());

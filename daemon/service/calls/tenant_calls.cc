@@ -39,7 +39,7 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
       : calls_(std::move(calls)), context_(context), method_(method) {}
 
   void OnReadDone(bool ok) override {
-    if (!ok) return FinishOnce(absl::CancelledError("no request came"));
+    if (!ok) return FinishOnce(absl::CancelledError("no request arrived"));
     if (request_.Length() > method_->bounds.bytes) {
       return FinishOnce(absl::ResourceExhaustedError(
           absl::StrCat(method_->path, ": a request of ", request_.Length(), " bytes; ",

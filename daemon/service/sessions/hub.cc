@@ -18,7 +18,7 @@ namespace {
 
 absl::StatusOr<uint64_t> SizeOf(const base::UniqueFd& fd) {
   struct stat file = {};
-  if (::fstat(fd.get(), &file) != 0) return base::SystemError(errno, "fstat", "what was kept");
+  if (::fstat(fd.get(), &file) != 0) return base::SystemError(errno, "fstat", "retained memory");
   return static_cast<uint64_t>(file.st_size);
 }
 

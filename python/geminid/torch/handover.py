@@ -389,7 +389,8 @@ class _Group:
             engine, note = former.engine, former.note()
             assert engine is not None
             if note is None:
-                raise DataLoss(f"the weights that rank {former.rank} left in memory are of step {engine.committed}, and its record of that step is missing. Free them with `geminictl end JOB`")
+                raise DataLoss(f"the weights that rank {former.rank} left in memory are of step {engine.committed}, "
+                               "and its record of that step is missing. Free them with `geminictl end JOB`")
             contents.notes[former.rank], contents.terms = note, former.terms
             contents.step, contents.updates, contents.tensor_state = engine.progress()
             former.pieces = pieces_of(engine, script.records, state_type)

@@ -107,7 +107,8 @@ def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[s
     """Refuses values that the engine does not support."""
     for theirs, (_, numbers) in kind.choices.items():
         if group[theirs] not in numbers:
-            raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is unsupported by the engine; use one of {', '.join(repr(word) for word in numbers)}")
+            raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is unsupported by the engine; "
+                          f"use one of {', '.join(repr(word) for word in numbers)}")
     for theirs, value in kind.only.items():
         if group[theirs] != value:
             raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is unsupported by the engine; leave it at {value!r}")

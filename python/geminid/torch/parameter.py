@@ -124,7 +124,8 @@ def _use(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if not record.opened:
             records.append(record)
         if not record.opened and _is_changed(parameter, func, args, kwargs):
-            raise Refused(f"{name_of(func)} would change '{record.name}', which the engine keeps, without the engine; do that in `with geminid.torch.full(module):` between steps")
+            raise Refused(f"{name_of(func)} would change '{record.name}', which the engine keeps, without the engine; "
+                          "do that in `with geminid.torch.full(module):` between steps")
         if not record.held and not record.opened:
             record.keeper.keep_outside(record, name_of(func), has_graph=func not in _WITHOUT_GRAPH)
             absent = record.keeper

@@ -256,7 +256,7 @@ TEST(TensorTransformer, OfSequencesThatCannotBeCut_IsRefused) {
         config, DataType::kFloat32, {.sequences = 3, .sequence_length = 4}, *blocks, around);
     EXPECT_TRUE(absl::IsInvalidArgument(model.status()));
     EXPECT_THAT(std::string(model.status().message()),
-                testing::HasSubstr("3 sequences cannot be cut"));
+                testing::HasSubstr("3 sequences cannot be sharded"));
   });
 }
 

@@ -64,7 +64,7 @@ class Follower {
 
   absl::Status Remove(ChunkIndex chunk, size_t t) {
     if (chunk >= chunks_.size() || !chunks_[chunk].present) {
-      return Bad("chunk ", chunk, " is given up at moment ", t, " but is not there");
+      return Bad("chunk ", chunk, " is dropped at moment ", t, " but is not there");
     }
     extents_.erase(chunks_[chunk].offset);
     chunks_[chunk].present = false;

@@ -29,9 +29,10 @@ void ForTokensOf(const HeadsShape& shape, size_t ranks, size_t rank, CopyRun cop
 
 absl::Status CheckDivisible(const char* what, size_t size, size_t ranks) {
   if (size > 0 && size % ranks == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%d %s cannot be cut over %d ranks of the sequence; take as many ranks as divide them", size,
-      what, ranks));
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%d %s cannot be divided over %d ranks of the sequence; take a number of "
+                      "ranks that divides them",
+                      size, what, ranks));
 }
 
 }  // namespace

@@ -38,10 +38,11 @@ absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, AsyncC
                                                   kernels::ThreadPool* pool) {
   const auto chunks = 2 * static_cast<size_t>(ranks.WorldSize());
   if (shape.sequence == 0 || shape.sequence % chunks != 0) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "%d tokens cannot be cut into %d chunks, two for each of %d ranks of the sequence; take a "
-        "multiple of %d tokens, or other ranks",
-        shape.sequence, chunks, ranks.WorldSize(), chunks));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%d tokens cannot be divided into %d chunks, two for each of %d ranks of "
+                        "the sequence; take a "
+                        "multiple of %d tokens, or other ranks",
+                        shape.sequence, chunks, ranks.WorldSize(), chunks));
   }
   if (shape.batch == 0 || shape.head_dim == 0 || shape.kv_heads == 0 ||
       shape.heads % shape.kv_heads != 0) {
@@ -102,7 +103,8 @@ absl::StatusOr<RingAttention::Travelling> RingAttention::TakeTravelling(Memory& 
 
 absl::StatusOr<FloatBlock> RingAttention::TakeWork(Memory& memory, size_t elements) const {
   const size_t bytes = kernels::AttentionWorkspaceBytes(Own(), kernels::ThreadsOf(pool_));
-  return FloatBlock::Allocate(memory, "what a ring attends in", ElementsOfWork(bytes, elements));
+  return FloatBlock::Allocate(memory, "workspace of ring attention",
+                              ElementsOfWork(bytes, elements));
 }
 
 absl::StatusOr<RingAttention::Room> RingAttention::TakeForward(Memory& memory) const {

@@ -195,7 +195,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
   const int own = stages.Rank();
   const size_t places = MostParcels(shape, *schedule, own);
   absl::StatusOr<FloatBlock> room = FloatBlock::Allocate(
-      memory, "what passes between the stages of a pipeline", places * activation_elements);
+      memory, "transfer buffers between the stages of a pipeline", places * activation_elements);
   GEMINID_RETURN_IF_ERROR(TellIfRefused(stages, room.status()));
   GEMINID_RETURN_IF_ERROR(stages.Barrier());  // no rank continues unless all have their memory
   std::map<int, Executor::Neighbour> neighbours;

@@ -50,7 +50,7 @@ class LocalProducts {
 
   // A workspace of `bytes` bytes for another kernel.
   absl::StatusOr<Memory::Block> Workspace(size_t bytes) {
-    return memory_.Allocate("what a kernel of a cut layer works in", bytes);
+    return memory_.Allocate("workspace of a sharded layer's kernel", bytes);
   }
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 using kernels::FromKernel;
 
-constexpr char kDense[] = "queries, keys and values of cut layers and sequences";
+constexpr char kDense[] = "queries, keys and values of sharded layers and sequences";
 
 template <typename T>
 float ToFloat(T value) {
@@ -44,7 +44,7 @@ absl::Status CheckHeads(const AttentionOptions& options) {
         "%d heads of queries and %d of keys: the latter must divide the former", heads, kv_heads));
   }
   if (head_dim == 0 || head_dim > kernels::kAttentionHeadDimMax) {
-    return absl::InvalidArgumentError(absl::StrFormat("heads of %d features: 1 to %d can be",
+    return absl::InvalidArgumentError(absl::StrFormat("heads of %d features: 1 to %d are supported",
                                                       head_dim, kernels::kAttentionHeadDimMax));
   }
   if (!std::isfinite(theta) || theta < 0 || (theta > 0 && head_dim % 2 != 0)) {
@@ -59,7 +59,8 @@ absl::Status CheckHeads(const AttentionOptions& options) {
   }
   if (options.window > 0 && options.pieces != nullptr) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "a window of %d tokens beside sequences in pieces: one of them can be", options.window));
+        "a window of %d tokens does not work with sharded sequences: take one of the two",
+        options.window));
   }
   if (!options.positions.empty() && options.positions.size() != options.sequence_length) {
     return absl::InvalidArgumentError(absl::StrFormat("%d positions for sequences of %d tokens",
@@ -223,7 +224,7 @@ absl::StatusOr<Taken> ParallelAttention<T>::OrTell(absl::StatusOr<Taken> taken) 
 
 template <typename T>
 absl::StatusOr<RoundedResults<T>> ParallelAttention<T>::Rounding(std::span<T> to) {
-  return OrTell(RoundedResults<T>::For(scratch_, "what is rounded in a cut attention", to));
+  return OrTell(RoundedResults<T>::For(scratch_, "rounded values of a sharded attention", to));
 }
 
 template <typename T>
@@ -310,7 +311,7 @@ absl::Status ParallelAttention<T>::Forward(std::span<const T> x, const Parameter
                                            std::span<T> kept, std::span<float> y) {
   const size_t bias = options_.bias ? second().bias.count : 0;
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), second().y.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("the saved activations", kept.size(), this->kept()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Wout", parameters.w_out.size(), second().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("bout", parameters.b_out.size(), bias));
   const KeptValues<T> values = ValuesIn(kept);
@@ -330,7 +331,7 @@ absl::Status ParallelAttention<T>::Backward(std::span<const T> x, const Paramete
                                             const Gradients& gradients) {
   const size_t bias = options_.bias ? first().bias.count : 0;
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), first().x.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("the saved activations", kept.size(), this->kept()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Wqkv", parameters.w_qkv.size(), first().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dX", gradients.x.size(), first().x.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dWqkv", gradients.w_qkv.size(), first().w.elements()));
@@ -339,11 +340,11 @@ absl::Status ParallelAttention<T>::Backward(std::span<const T> x, const Paramete
   // Taken in the order of a stack.
   GEMINID_ASSIGN_OR_RETURN(
       const ElementBlock<T> dqkv,
-      OrTell(scratch_.Take<T>("the gradient of what its first layer gave", values.qkv.size())));
+      OrTell(scratch_.Take<T>("the gradient of its first layer's output", values.qkv.size())));
   {
     GEMINID_ASSIGN_OR_RETURN(
         const ElementBlock<T> dattended,
-        OrTell(scratch_.Take<T>("the gradient of what was attended to", values.attended.size())));
+        OrTell(scratch_.Take<T>("the gradient of the attended values", values.attended.size())));
     {
       GEMINID_ASSIGN_OR_RETURN(const auto given, Rounding(dattended.all()));
       GEMINID_RETURN_IF_ERROR(

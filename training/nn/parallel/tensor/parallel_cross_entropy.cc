@@ -67,7 +67,7 @@ absl::StatusOr<ParallelCrossEntropy::Loss> ParallelCrossEntropy::Forward(
   GEMINID_RETURN_IF_ERROR(Check(logits, targets, statistics.size()));
   const size_t tokens = block_.rows.count;
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock room,
-                           groups_.OrTell(scratch_.Take("sums of cut logits", 2 * tokens)));
+                           groups_.OrTell(scratch_.Take("sums of sharded logits", 2 * tokens)));
   Communicator& words = groups_.Along(layout_.features.front());
   const std::span<float> max = statistics.first(tokens);
   GEMINID_RETURN_IF_ERROR(

@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<ParallelLinear<T>>> ParallelLinear<T>::Make(
     case TensorMode::k3D:
       return MakeLinear3D<T>(groups, options, *blocks, scratch);
   }
-  return absl::InternalError("a tensor mode that is none");
+  return absl::InternalError("the tensor mode is unknown");
 }
 
 template <typename T>

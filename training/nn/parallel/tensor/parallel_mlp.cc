@@ -14,7 +14,7 @@ namespace geminid::collectives {
 using kernels::FromKernel;
 
 namespace {
-constexpr char kInside[] = "the activations inside a cut MLP";
+constexpr char kInside[] = "the activations inside a sharded MLP";
 }  // namespace
 
 template <typename T>
@@ -62,7 +62,7 @@ absl::Status ParallelMlp<T>::ActivateBackward(const T* kept, const T* dinner, T*
 template <typename T>
 absl::Status ParallelMlp<T>::Forward(std::span<const T> x, const Parameters& parameters,
                                      std::span<T> kept, std::span<float> y) {
-  GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("the saved activations", kept.size(), this->kept()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), second().y.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("W2", parameters.w2.size(), second().w.elements()));
   GEMINID_RETURN_IF_ERROR(
@@ -82,7 +82,7 @@ absl::Status ParallelMlp<T>::Backward(std::span<const T> x, const Parameters& pa
                                       std::span<const T> kept, std::span<const T> dy,
                                       const Gradients& gradients) {
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("X", x.size(), first().x.elements()));
-  GEMINID_RETURN_IF_ERROR(CheckBlockSize("what is kept", kept.size(), this->kept()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("the saved activations", kept.size(), this->kept()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("W1", parameters.w1.size(), first().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dX", gradients.x.size(), first().x.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dW1", gradients.w1.size(), first().w.elements()));
@@ -97,7 +97,7 @@ absl::Status ParallelMlp<T>::Backward(std::span<const T> x, const Parameters& pa
   {
     const std::span<T> taken = place.all().first(inner);
     GEMINID_ASSIGN_OR_RETURN(const ElementBlock<T> dtaken,
-                             Take("the gradients of those inside a cut MLP", inner));
+                             Take("the gradients inside a sharded MLP", inner));
     GEMINID_RETURN_IF_ERROR(Activate(kept.data(), taken.data()));
     GEMINID_ASSIGN_OR_RETURN(const auto given, Rounding(dtaken.all()));
     GEMINID_RETURN_IF_ERROR(second_->Backward(

@@ -87,7 +87,7 @@ class ParallelMlp {
     return groups_.OrTell(scratch_.Take<T>(what, elements));
   }
   absl::StatusOr<RoundedResults<T>> Rounding(std::span<T> to) {
-    return groups_.OrTell(RoundedResults<T>::For(scratch_, "what is rounded in a cut MLP", to));
+    return groups_.OrTell(RoundedResults<T>::For(scratch_, "rounded values of a sharded MLP", to));
   }
   absl::Status Activate(const T* kept, T* inner) const;
   // Gradients of what the first layer gave.

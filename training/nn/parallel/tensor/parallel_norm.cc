@@ -13,7 +13,7 @@ namespace geminid::collectives {
 using kernels::FromKernel;
 
 namespace {
-constexpr char kParameters[] = "parameters of a cut norm";
+constexpr char kParameters[] = "parameters of a sharded norm";
 }  // namespace
 
 absl::StatusOr<NormBlocks> BlocksOf(const TensorGrid& grid, const NormOptions& options, int rank) {
@@ -121,7 +121,7 @@ absl::Status ParallelNorm::Backward(std::span<const float> x, std::span<const fl
   const size_t gathered = parameter_.gathered.empty() ? 0 : part_.cols;
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock parameters, Take(kParameters, gathered));
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock of_features,
-                           Take("gradients of a cut norm", sums_ * gathered));
+                           Take("gradients of a sharded norm", sums_ * gathered));
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock of_rows, Take("sums of rows", sums_ * rows()));
   GEMINID_ASSIGN_OR_RETURN(
       const Memory::Block workspace,

@@ -33,10 +33,10 @@ absl::StatusOr<Range> PieceOf(const TensorGrid& grid, const Axes& axes, const ch
                               size_t size, int rank) {
   const auto pieces = static_cast<size_t>(Pieces(grid, axes));
   if (size == 0 || size % pieces != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%d %s cannot be cut for %s tensor parallelism over %d ranks: they must be "
-                        "divisible by %d",
-                        size, what, Name(grid.mode()), grid.ranks(), pieces));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%d %s cannot be sharded for %s tensor parallelism over %d ranks: they must be "
+        "divisible by %d",
+        size, what, Name(grid.mode()), grid.ranks(), pieces));
   }
   int index = 0;
   for (const GridAxis axis : axes) {

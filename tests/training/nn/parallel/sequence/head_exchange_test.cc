@@ -126,9 +126,9 @@ TEST(HeadExchange, WhatCannotBeCut_IsRefused) {
   Communicators world = LocalBackend().connect(2, absl::Seconds(60));
   ForEachRank(world, [&](Communicator& rank) {
     EXPECT_THAT(std::string(HeadExchange::Make({1, 4, 3, 2}, rank).status().message()),
-                testing::HasSubstr("3 heads cannot be cut over 2 ranks"));
+                testing::HasSubstr("3 heads cannot be divided over 2 ranks"));
     EXPECT_THAT(std::string(HeadExchange::Make({1, 5, 4, 2}, rank).status().message()),
-                testing::HasSubstr("5 tokens cannot be cut over 2 ranks"));
+                testing::HasSubstr("5 tokens cannot be divided over 2 ranks"));
     auto exchange = HeadExchange::Make({1, 4, 4, 2}, rank);
     std::vector<float> right(16), wrong(15);
     EXPECT_EQ(exchange->ToHeads(wrong, right).code(), absl::StatusCode::kInvalidArgument);

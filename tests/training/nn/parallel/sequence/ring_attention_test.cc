@@ -279,7 +279,7 @@ TEST(RingAttention, WhatCannotBeCut_IsRefused) {
     RingShape shape = {
         .batch = 1, .sequence = 6, .heads = 2, .kv_heads = 1, .head_dim = 2, .scale = 1};
     EXPECT_THAT(std::string(RingAttention::Make(shape, *queue).status().message()),
-                testing::HasSubstr("6 tokens cannot be cut into 4 chunks"));
+                testing::HasSubstr("6 tokens cannot be divided into 4 chunks"));
     shape.sequence = 8;
     shape.kv_heads = 3;
     EXPECT_EQ(RingAttention::Make(shape, *queue).status().code(),

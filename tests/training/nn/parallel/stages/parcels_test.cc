@@ -234,7 +234,7 @@ TEST(PipelineExecutor, RefusedItsRoomOnOneStage_SaysSoAndEndsTheOthers) {
                                                       : absl::StatusCode::kAborted)
           << status;
       EXPECT_THAT(std::string(status.message()),
-                  HasSubstr("what passes between the stages of a pipeline ("));
+                  HasSubstr("transfer buffers between the stages of a pipeline ("));
       EXPECT_EQ(memory.in_use_bytes(), 0u);
     });
   }

@@ -219,15 +219,15 @@ TEST(ParallelAttention, HeadsAndSequencesThatWouldBeCut_AreRefused) {
     };
     EXPECT_EQ(
         refusal([](auto& o) { o.kv_heads = 3; }).message(),
-        "3 heads cannot be cut for 2d tensor parallelism over 4 ranks: they must be divisible "
+        "3 heads cannot be sharded for 2d tensor parallelism over 4 ranks: they must be divisible "
         "by 2");
     EXPECT_EQ(refusal([](auto& o) { o.sequences = 3; }).message(),
-              "3 sequences cannot be cut for 2d tensor parallelism over 4 ranks: they must be "
+              "3 sequences cannot be sharded for 2d tensor parallelism over 4 ranks: they must be "
               "divisible by 2");
     EXPECT_EQ(refusal([](auto& o) { o.kv_heads = 5; }).message(),
               "24 heads of queries and 5 of keys: the latter must divide the former");
     EXPECT_EQ(refusal([](auto& o) { o.head_dim = 512; }).message(),
-              "heads of 512 features: 1 to 256 can be");
+              "heads of 512 features: 1 to 256 are supported");
     EXPECT_EQ(refusal([](auto& o) { o.rotary_theta = -1; }).code(),
               absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(refusal([](auto& o) { o.sequence_length = 0; }).code(),

@@ -181,10 +181,10 @@ TEST(ParallelEmbedding, TableInLinesAndCubes_LiesAsTheLayerThatMakesLogits) {
 
 TEST(TensorLayout, SizesThatCannotBeCut_AreNamed) {
   const TensorGrid square = *TensorGrid::Make(TensorMode::k2D, 4);
-  EXPECT_EQ(
-      BlocksOf(square, EmbeddingShape{.tokens = 4, .vocabulary = 5, .hidden = 3}, 0).status(),
-      absl::InvalidArgumentError("3 features cannot be cut for 2d tensor parallelism over 4 ranks: "
-                                 "they must be divisible by 2"));
+  EXPECT_EQ(BlocksOf(square, EmbeddingShape{.tokens = 4, .vocabulary = 5, .hidden = 3}, 0).status(),
+            absl::InvalidArgumentError(
+                "3 features cannot be sharded for 2d tensor parallelism over 4 ranks: "
+                "they must be divisible by 2"));
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ TEST(FusedOutputs, EachRank_HasItsPartOfEverySection) {
   EXPECT_EQ(outputs.PartOf(0), (Range{0, 2}));
   EXPECT_EQ(outputs.PartOf(1), (Range{2, 1}));
   EXPECT_EQ(FusedOutputs::Make(line, {4, 3}).status().message(),
-            "3 features cannot be cut for 1d tensor parallelism over 2 ranks: they must be "
+            "3 features cannot be sharded for 1d tensor parallelism over 2 ranks: they must be "
             "divisible by 2");
 }
 

@@ -37,12 +37,13 @@ TEST(TensorGrid, SizesThatCannotBeCut_AreNamed) {
   const TensorGrid cube = *TensorGrid::Make(TensorMode::k3D, 8);
   EXPECT_EQ(
       BlocksOf(cube, LinearRole::kFirst, {.tokens = 6, .in = 8, .out = 8}, 0).status().message(),
-      "6 tokens cannot be cut for 3d tensor parallelism over 8 ranks: they must be divisible by 4");
+      "6 tokens cannot be sharded for 3d tensor parallelism over 8 ranks: they must be divisible "
+      "by 4");
   const TensorGrid line = *TensorGrid::Make(TensorMode::k1D, 4);
   EXPECT_TRUE(BlocksOf(line, LinearRole::kFirst, {.tokens = 1, .in = 1, .out = 4}, 3).ok());
   EXPECT_EQ(
       BlocksOf(line, LinearRole::kSecond, {.tokens = 1, .in = 6, .out = 4}, 3).status().message(),
-      "6 input features cannot be cut for 1d tensor parallelism over 4 ranks: they must be "
+      "6 input features cannot be sharded for 1d tensor parallelism over 4 ranks: they must be "
       "divisible by 4");
 }
 

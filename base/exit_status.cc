@@ -58,7 +58,8 @@ absl::Status FinishOutput(std::ostream& out) {
   if (out.good()) errno = 0;  // else errno may still be that of the failed write
   out.flush();
   if (out.good() || errno == EPIPE) return absl::OkStatus();
-  return SystemError(errno == 0 ? EIO : errno, "write", "standard output: some of it got lost");
+  return SystemError(errno == 0 ? EIO : errno, "write",
+                     "standard output: a part of the output was lost");
 }
 
 }  // namespace geminid::base

@@ -50,6 +50,6 @@ int main(int argc, char** argv) {
   const int code = geminid::gpu_verify::Main({argv + 1, argv + argc});
   if (std::cout.flush()) return code;
   const int error = errno;
-  std::cerr << "geminid-gpu-verify: standard output: some of it got lost\n";
+  std::cerr << "geminid-gpu-verify: standard output: a part of the output was lost\n";
   return error == ENOSPC ? geminid::base::kExitResourceExhausted : geminid::base::kExitFailed;
 }

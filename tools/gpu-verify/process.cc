@@ -116,7 +116,7 @@ Channel::Message Channel::Receive() const {
     received = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
   } while (received < 0 && errno == EINTR);
   if (received < 0) throw ProbeError(Words("recvmsg"));
-  if (received == 0) throw ProbeError("a process of the probe ended without a word");
+  if (received == 0) throw ProbeError("a process of the probe ended without an answer");
   text.resize(static_cast<size_t>(received));
   Message result{std::move(text), base::UniqueFd()};
   const cmsghdr* header = CMSG_FIRSTHDR(&message);

@@ -158,7 +158,8 @@ int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort
     out << Line(report) << "\n" << std::flush;
     reports.push_back(std::move(report));
     if (!WriteJson(options.json_path, Json(machine, reports))) {
-      log << "cannot write " << options.json_path << " any more; its last state stays\n";
+      log << "cannot write " << options.json_path
+          << " any more; the file keeps its last contents\n";
       failed = true;
     }
   }

@@ -115,7 +115,7 @@ AttentionTiming Time(const TimedAttention& attention, AttentionLibrary& library)
       std::max({plan.test_bytes, kernels::AttentionCudaWorkspaceBytes(shape), size_t{1}}));
   Passes passes(shape);
   if (!workspace || !passes.ok()) {
-    timing.detail = "there is not enough memory on the device for it";
+    timing.detail = "the device has too little free memory for this shape";
     return timing;
   }
   const Status tested = library.Test(shape, plan, workspace.data(), nullptr, &timing.detail);

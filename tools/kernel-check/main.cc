@@ -272,7 +272,7 @@ int Run(const Flags& flags, const Chosen& chosen) {
 absl::Status RaiseLimitToFusedMultiplyAdd(char** argv) {
   const absl::StatusOr<base::Isa>& limit = base::MaxIsa();
   if (!limit.ok() || *limit >= base::Isa::kAvx2) return limit.status();
-  std::fprintf(stderr, "geminid-kernel-check: %s=%s is taken for %s, whose bits a GPU has\n",
+  std::fprintf(stderr, "geminid-kernel-check: %s=%s is raised to %s, whose bits a GPU computes\n",
                base::kMaxIsaVariable, base::Name(*limit), base::Name(base::Isa::kAvx2));
   setenv(base::kMaxIsaVariable, base::Name(base::Isa::kAvx2), /*overwrite=*/1);
   execv("/proc/self/exe", argv);
@@ -300,7 +300,7 @@ int Main(int argc, char** argv) {
   if (parsed) exit_code = RunOrList(flags, argv);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   const int error = errno;
-  std::fprintf(stderr, "geminid-kernel-check: standard output: some of it got lost\n");
+  std::fprintf(stderr, "geminid-kernel-check: standard output: a part of the output was lost\n");
   return error == ENOSPC ? base::kExitResourceExhausted : base::kExitFailed;
 }
 

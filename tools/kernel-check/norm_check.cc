@@ -50,7 +50,7 @@ std::string Difference(const std::vector<T>& values) {
   double found = kBefore;
   if (!workspace || !on_device.CopyFrom(values.data(), values.size() * sizeof(T)) ||
       !total.CopyFrom(&found, sizeof(found))) {
-    return "the device has no memory for it";
+    return "the device has too little free memory for this check";
   }
   const Status status =
       kernels::AddSquaresCuda(on_device.as<T>(), values.size(), workspace.as<double>(),

@@ -150,7 +150,8 @@ class Trio {
     bias_ = Upload(RandomArray<Out>(shape_.n, 3));
     c_ = CudaBuffer(shape_.m * shape_.n * sizeof(Out));
     workspace_ = CudaBuffer(kBareWorkspaceBytes);
-    if (!a_ || !b_ || !bias_ || !c_ || !workspace_) return "the device has no memory for it";
+    if (!a_ || !b_ || !bias_ || !c_ || !workspace_)
+      return "the device has too little free memory for this check";
     if (!bare_.Choose(shape_, TypeOf<In>(), TypeOf<Out>(), bias_.data())) {
       return "cuBLASLt has no algorithm for it";
     }

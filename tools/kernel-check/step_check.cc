@@ -89,7 +89,7 @@ std::vector<std::byte> CudaResult(const StepCase& one, const Layout& layout,
   CudaBuffer to(bytes.size());
   std::vector<std::byte> result(bytes.size());
   if (!from.CopyFrom(bytes.data(), bytes.size()) || !to.CopyFrom(result.data(), result.size())) {
-    *reason = "the device has no memory for it";
+    *reason = "the device has too little free memory for this check";
     return {};
   }
   const CudaTensor tensor = {

@@ -37,13 +37,14 @@ std::byte* Trial::Upload(Array* array) {
   std::copy(array->host.begin(), array->host.end(),
             bytes.begin() + static_cast<std::ptrdiff_t>(array->shift_bytes));
   array->device = CudaBuffer(std::max<size_t>(bytes.size(), 1));
-  if (!array->device.CopyFrom(bytes.data(), bytes.size())) Fail("the device has no memory for it");
+  if (!array->device.CopyFrom(bytes.data(), bytes.size()))
+    Fail("the device has too little free memory for this check");
   return array->device.as<std::byte>() + array->shift_bytes;
 }
 
 void* Trial::Workspace(size_t bytes) {
   workspaces_.emplace_back(std::max<size_t>(bytes, 1));
-  if (!workspaces_.back()) Fail("the device has no memory for it");
+  if (!workspaces_.back()) Fail("the device has too little free memory for this check");
   return workspaces_.back().data();
 }
 
@@ -59,7 +60,7 @@ void Trial::Run(const std::function<Status()>& on_host, const std::function<Stat
   CudaTimer timer;
   timer.Start();
   for (int i = 0; i < kTimedCalls; ++i) {
-    if (on_device() != Status::kOk) Fail("the device refuses what it did before");
+    if (on_device() != Status::kOk) Fail("the device refuses a call that it accepted before");
   }
   seconds_ = timer.StopSeconds() / kTimedCalls;
 }

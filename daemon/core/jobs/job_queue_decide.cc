@@ -11,12 +11,13 @@
 namespace geminid::core {
 namespace {
 
-// "1 of its 2 ranks on this node came (0)".
+// "1 of its 2 ranks on this node attached (0)".
 template <typename Ranks>
 std::string Came(const Ranks& ranks, uint32_t expected) {
   const std::string came = absl::StrJoin(
       ranks, ", ", [](std::string* out, const auto& rank) { absl::StrAppend(out, rank.first); });
-  return absl::StrCat(ranks.size(), " of its ", expected, " ranks on this node came (", came, ")");
+  return absl::StrCat(ranks.size(), " of its ", expected, " ranks on this node attached (", came,
+                      ")");
 }
 
 // How often a decision looks at each job, at least.

@@ -149,9 +149,10 @@ Outcome ProbeDmaAfterDeath(const Context& context) {
   const bool kept = alone.overwritten == 0 && with_child.overwritten == 0;
   Outcome outcome =
       Judge(tried && kept, Words(alone) + "; with a forked child left behind " + Words(with_child),
-            !tried                  ? "no kill came within a copy, so nothing is proved"
-            : alone.overwritten > 0 ? "a dead process's copies wrote to memory that was ours again"
-                                    : "copies go on while a forked child holds the driver's files");
+            !tried ? "no kill came within a copy, so nothing is proved"
+            : alone.overwritten > 0
+                ? "a dead process's copies wrote to memory that this process had again"
+                : "copies go on while a forked child holds the driver's files");
   AddNumbers("alone", alone, &outcome);
   AddNumbers("with_child", with_child, &outcome);
   return outcome;

@@ -73,7 +73,7 @@ TEST_F(JobQueueTest, JobOfTwoRanks_IsAdmittedWhenBothAreThere) {
   ASSERT_TRUE(Join(1, "a", ask).ok());
   EXPECT_THAT(queue_.Decide(At(0)).admitted, IsEmpty());
   EXPECT_EQ(State(1), JobState::kGathering);
-  EXPECT_THAT(Reason(1), HasSubstr("1 of its 2 ranks on this node came (0)"));
+  EXPECT_THAT(Reason(1), HasSubstr("1 of its 2 ranks on this node attached (0)"));
   ask.rank = 1;
   ASSERT_TRUE(Join(2, "a", ask, 1).ok());
   EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{1}, SessionId{2}));

@@ -40,7 +40,7 @@ absl::Status CheckSeal(const UniqueFd& fd, uint64_t bytes, int seal, const char*
   if (::fstat(fd.get(), &file) != 0) return SystemError(errno, "fstat", "shared memory");
   if (bytes == 0 || static_cast<uint64_t>(file.st_size) < bytes) {
     return absl::InvalidArgumentError(absl::StrCat("the shared memory has ", file.st_size,
-                                                   " bytes; its header announces ", bytes));
+                                                   " bytes; its sender announced ", bytes));
   }
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & seal) == 0) {

@@ -270,9 +270,9 @@ Measured MeasuredIn(const std::string& said) {
     if (std::regex_search(said, match, std::regex(words))) *ms = std::stod(match[1]);
   };
   Measured measured;
-  find("computing them again takes ([0-9.]+) ms", &measured.recompute_ms);
+  find("recomputing them takes ([0-9.]+) ms", &measured.recompute_ms);
   find("to host memory and back ([0-9.]+) ms", &measured.offload_ms);
-  find("of them ([0-9.]+) ms", &measured.keep_ms);
+  find("of them evict ([0-9.]+) ms", &measured.keep_ms);
   EXPECT_LT(measured.recompute_ms, 1e6) << said;
   EXPECT_LT(measured.keep_ms, 1e6) << said;
   return measured;

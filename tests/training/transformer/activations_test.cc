@@ -62,7 +62,7 @@ TEST(ChooseActivations, WhereWeightsWouldLeaveForThem_TakesTheShorterWay) {
   speed.operations_per_second = 1e9 / (1.01 * loading);
   const ActivationChoice keeps = ChooseBySpeed(Room(90), speed);
   EXPECT_TRUE(keeps.keeps());
-  EXPECT_THAT(keeps.why, HasSubstr("40.0 MiB of them 62.9 ms"));
+  EXPECT_THAT(keeps.why, HasSubstr("40.0 MiB of them evict 62.9 ms"));
 }
 
 TEST(ChooseActivations, OfWeightsThatLeaveEitherWay_CountsTheOthersAlone) {

@@ -29,7 +29,7 @@ TEST(Shortage, RoomInPieces_IsNotCalledTooLittle) {
                                      .activation_bytes = kMiB,
                                      .state_bytes = kMiB / 2,
                                      .arena_bytes = 4 * kMiB});
-  EXPECT_THAT(text, HasSubstr("together 3.5 MiB, and the 512 KiB left"));
+  EXPECT_THAT(text, HasSubstr("together 3.5 MiB, and the free 512 KiB of"));
   EXPECT_THAT(text, HasSubstr("fragmented"));
   EXPECT_THAT(text, Not(HasSubstr("at least")));
 }

@@ -85,7 +85,8 @@ TEST(CheckTensor, OfFamilies_RefusesWhatItDoesNotCut) {
     EXPECT_THAT(with(model, "tensor=1d-sequence:2"), HasSubstr("or tensor=1d:N"));
   }
   for (const char* model : {"bert-tiny", "mixtral-tiny"}) {
-    EXPECT_THAT(with({"--model", model}, "tensor=1d:2"), HasSubstr("does not work with tensor yet"));
+    EXPECT_THAT(with({"--model", model}, "tensor=1d:2"),
+                HasSubstr("does not work with tensor yet"));
   }
 }
 

@@ -233,7 +233,8 @@ TEST_F(EngineHostShardsTest, WeightsThatAreWritten_AreWhatIsGatheredNext) {
 
 TEST_F(EngineHostShardsTest, HostsThatCannotBe_AreRefusedOnAllRanks) {
   run_.world_size = 3;
-  EXPECT_THAT(Refusal(), AllOf(HasSubstr("have 1 to 2; start"), HasSubstr("as many ranks on each host")));
+  EXPECT_THAT(Refusal(),
+              AllOf(HasSubstr("have 1 to 2; start"), HasSubstr("as many ranks on each host")));
   run_.world_size = 2;
   EXPECT_THAT(Refusal(), HasSubstr("one host has no traffic between hosts to save"));
 }

@@ -344,7 +344,7 @@ TEST_F(ErrorsTest, StructOfALaterHeader_IsTakenWhileWhatItAddsIsUnset) {
   EXPECT_EQ(geminid_engine_step(engine_, &later.input, nullptr, error_), GEMINID_OK) << Message();
   later.later = 1;
   EXPECT_EQ(geminid_engine_step(engine_, &later.input, nullptr, error_), GEMINID_INVALID_ARGUMENT);
-  EXPECT_THAT(Message(), HasSubstr("too old"));
+  EXPECT_THAT(Message(), HasSubstr("install a newer library"));
 }
 
 TEST_F(ErrorsTest, NamesThatAreNotUtf8_AreRefused) {

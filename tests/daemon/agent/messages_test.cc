@@ -125,9 +125,9 @@ TEST(AgentMessages, Descriptors_ComeWithACreatedAloneAndOneByOne) {
 TEST(AgentMessages, WrongFactsOfAGpu_AreRefused) {
   EXPECT_EQ(HelloError([](GpuFacts*) {}), "");
   EXPECT_THAT(HelloError([](GpuFacts* gpu) { std::memset(gpu->name, 'x', sizeof(gpu->name)); }),
-              HasSubstr("no text"));
-  EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->pci[0] = '\n'; }), HasSubstr("no text"));
-  EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->uuid[0] = 'x'; }), HasSubstr("no UUID"));
+              HasSubstr("not text"));
+  EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->pci[0] = '\n'; }), HasSubstr("not text"));
+  EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->uuid[0] = 'x'; }), HasSubstr("not the UUID"));
   EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->numa_node = -2; }),
               HasSubstr("impossible NUMA node"));
   EXPECT_THAT(HelloError([](GpuFacts* gpu) { gpu->is_mig = 2; }),

@@ -120,7 +120,7 @@ TEST(CheckSchedule, Violations_AreFound) {
   EXPECT_THAT(std::string(CheckSchedule(trace, high).message()), HasSubstr("chunks reach"));
   Schedule gone = good;
   gone.moments[0].drops.push_back(3);
-  EXPECT_THAT(std::string(CheckSchedule(trace, gone).message()), HasSubstr("given up"));
+  EXPECT_THAT(std::string(CheckSchedule(trace, gone).message()), HasSubstr("is dropped"));
   Schedule stale = good;
   stale.moments.back().drops.clear();
   stale.resident_at_start = {{0, 0}};

@@ -232,7 +232,7 @@ absl::Status CheckInHalves(const Model& model, const MeshSpec& mesh) {
         "pipeline=N or pipeline=interleaved:N:chunks=V");
   }
   if (mesh.tensor > 1) {
-    return RefuseParallel("pipeline=zbv does not support tensor yet; give pipeline=N");
+    return RefuseParallel("pipeline=zbv does not work with tensor yet; give pipeline=N");
   }
   return absl::OkStatus();
 }

@@ -85,7 +85,7 @@ TEST(CheckMesh, InZeroBubblePipelines_TakesTwoPartsOfWholeLayersInEachStage) {
   EXPECT_EQ(Refusal("gpt2", zbv({.pipeline = 6})), "");
   EXPECT_THAT(Refusal("gpt2", zbv({.pipeline = 8})), HasSubstr("16 in all, and the model has 12"));
   EXPECT_THAT(Refusal("gpt2", zbv({.pipeline = 2, .tensor = 2})),
-              HasSubstr("does not support tensor yet"));
+              HasSubstr("does not work with tensor yet"));
   EXPECT_THAT(Refusal("mixtral-8x7b", zbv({.pipeline = 2})), HasSubstr("models with experts"));
   EXPECT_THAT(Refusal("gpt2", zbv({.pipeline = 1})), HasSubstr("at least 2 stages"));
 }

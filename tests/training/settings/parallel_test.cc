@@ -211,7 +211,7 @@ TEST(CheckParallel, OfAPipelineInHalves_SaysWhatDoesNotGoWithIt) {
   EXPECT_EQ(with("pipeline=zbv:2,zero=1", four), "");
   EXPECT_THAT(
       with("pipeline=zbv:2,tensor=1d:2", {"--layers", "4", "--accumulate", "4", "--dtype", "fp32"}),
-      HasSubstr("pipeline=zbv does not support tensor yet"));
+      HasSubstr("pipeline=zbv does not work with tensor yet"));
   EXPECT_THAT(with("pipeline=zbv:1", four), HasSubstr("pipeline=zbv needs at least 2 stages"));
   EXPECT_THAT(with("pipeline=zbv:2", {"--layers", "4", "--accumulate", "1"}),
               HasSubstr("give --accumulate 2 or more"));

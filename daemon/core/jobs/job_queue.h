@@ -8,7 +8,8 @@
 // While a job runs, the memory that its ranks asked for is promised to it: no other job gets it.
 // Waiting jobs are ordered by priority and time. One level of priority equals `ageing` of waiting,
 // so each becomes first. A job behind others gets only memory that they leave, so no job delays
-// one before it. A job of higher priority makes others yield.
+// one before it. Only a job whose ranks replace ranks that died with an arena comes before all of
+// them. A job of higher priority makes others yield.
 //
 // A rank without an arena has nothing to give back, so it is not asked. A job has `yield_time` from
 // its admission on to make its arenas, and is not asked to yield meanwhile. After that its promise
@@ -158,9 +159,10 @@ class JobQueue {
   void SetDrained(bool drained);
   bool drained() const { return drained_; }
   // Hold makes the job yield, once all of its ranks have their arenas or have had the time to make
-  // them. The job then waits until LetGo. A new job with an arena, which replacement ranks have
-  // from those that died, is admitted first: it yields once it runs. FAILED_PRECONDITION: the job
-  // runs and is not preemptible. NOT_FOUND: there is no such job.
+  // them. The job then waits until LetGo. A waiting job with an arena, which replacement ranks have
+  // from those that died, is admitted before all others: it yields once all of its ranks have
+  // theirs. FAILED_PRECONDITION: the job runs and is not preemptible. NOT_FOUND: there is no such
+  // job.
   absl::Status Hold(JobId job);
   absl::Status LetGo(JobId job);
   // Whether the session has joined a job that is held.
@@ -234,7 +236,8 @@ class JobQueue {
   // `not_before` of a job that yielded to no other job.
   static constexpr double kAtOnce = -1e9;
   // The job with the least turn is next.
-  using Turn = std::tuple<double, int32_t, bool, uint64_t>;
+  using Turn = std::tuple<bool, double, int32_t, bool, uint64_t>;
+  static constexpr size_t kWhen = 1;  // its seconds
 
   Job* FindJob(const JobName& name, const RankAsk& ask);
   Job* AddJob(const JobName& name, const RankAsk& common, Time since);

@@ -75,10 +75,13 @@ void JobQueue::UndoImpossible() {
   for (const auto& [job, why] : impossible) Undo(*job, why);
 }
 
-// One level of priority equals `ageing` of waiting. Ties go to the job of higher priority, then to
-// the one that ran before, then to the older one.
+// A job that has an arena from ranks that died comes first: only the job itself can move to host
+// memory what is there, and jobs before it may wait for that arena. Of the others, one level of
+// priority equals `ageing` of waiting. Ties go to the job of higher priority, then to the one that
+// ran before, then to the older one.
 JobQueue::Turn JobQueue::TurnOf(const Job& job) const {
-  return {job.since.nanoseconds() * 1e-9 - job.common.priority * options_.ageing.seconds(),
+  return {!job.has_any_arena(),
+          job.since.nanoseconds() * 1e-9 - job.common.priority * options_.ageing.seconds(),
           -job.common.priority, job.state != JobState::kPreempted, Value(job.id)};
 }
 
@@ -205,9 +208,8 @@ void JobQueue::YieldHeld(Time now) {
 }
 
 void JobQueue::DecideOn(Job* job, Decision* decision, JobActions* actions) {
-  // A rank that died left its arena. Only the job itself can move to host memory what is there.
-  const bool must_yield =
-      job->state == JobState::kQueued && job->has_any_arena() && job->common.preemptible;
+  // A rank that died left its arena. The job runs until it has moved to host memory what is there.
+  const bool must_yield = job->has_any_arena() && job->common.preemptible;
   if (job->held && !must_yield) {
     job->reason = "the operator holds it in host memory; geminictl evict --undo lets it go on";
     return;
@@ -312,7 +314,7 @@ bool JobQueue::MakeWay(const Job& job, const Room& room, Decision* decision) {
   if (Lacks(job, most).has_value()) return false;
   for (Job* victim : ChooseVictims(job, std::move(supposed), *decision)) {
     for (Room* left : {&decision->to_new, &decision->to_preempted}) Unpromise(*victim, left);
-    BeginYield(victim, std::get<0>(TurnOf(job)), decision->now);
+    BeginYield(victim, std::get<kWhen>(TurnOf(job)), decision->now);
     victim->reason = absl::StrCat("makes room for a job of priority ", job.common.priority);
   }
   FindVictims(decision);

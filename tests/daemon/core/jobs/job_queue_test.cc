@@ -651,5 +651,83 @@ TEST_F(JobQueueTest, RankThatComesWithWhatItsPredecessorHad_NeedsNoMore) {
   EXPECT_EQ(State(3), JobState::kRunning);
 }
 
+// --- ranks that died with an arena, and the ranks that replace them ---
+
+class JobQueueOfTheDead : public JobQueueTest {
+ protected:
+  // A job of two ranks with 40 bytes each, of which rank 0 has given its arena back.
+  void YieldHalf() {
+    ASSERT_TRUE(Join(1, "low", Of(0)).ok());
+    ASSERT_TRUE(Join(2, "low", Of(1)).ok());
+    (void)queue_.Decide(At(0));
+    Charge(1, 40);
+    Charge(2, 40);
+    ASSERT_TRUE(queue_.Hold(queue_.Jobs()[0].id).ok());
+    EXPECT_EQ(queue_.Decide(At(1)).asked_to_yield.size(), 2u);
+    Yield(1, 40, 2);
+  }
+  // Its second rank has the arena of the dead one.
+  void Replace(uint64_t first, uint64_t second) {
+    ASSERT_TRUE(Join(first, "low", Of(0), 3).ok());
+    ASSERT_TRUE(queue_
+                    .Join(SessionId{second}, {tenant_, "low", ""}, Of(1), At(3),
+                          {.host_bytes = 0, .device_bytes = 40})
+                    .ok());
+  }
+  RankAsk Of(int32_t rank) const {
+    RankAsk ask = Ask(40);
+    ask.ranks = 2;
+    ask.rank = rank;
+    return ask;
+  }
+  void ExpectBothYieldAndTheOtherComes(uint64_t first, uint64_t second, uint64_t other) {
+    EXPECT_THAT(queue_.Decide(At(5)).asked_to_yield, IsEmpty());  // they need each other for a step
+    Charge(first, 40);
+    EXPECT_THAT(queue_.Decide(At(6)).asked_to_yield,
+                UnorderedElementsAre(SessionId{first}, SessionId{second}));
+    Yield(first, 40, 7);
+    Yield(second, 40, 7);
+    EXPECT_THAT(queue_.Decide(At(7)).admitted, ElementsAre(SessionId{other}));
+    EXPECT_EQ(State(second), JobState::kPreempted);
+  }
+};
+
+TEST_F(JobQueueOfTheDead, HeldJobWithOneOfItsArenas_RunsBeforeTheJobThatWaitsForThatArena) {
+  YieldHalf();
+  ASSERT_TRUE(Join(9, "high", Ask(100, 1), 2).ok());
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, IsEmpty());
+  for (uint64_t session : {1, 2}) queue_.Leave(SessionId{session}, At(3));
+  Replace(3, 4);
+  ASSERT_TRUE(queue_.Hold(queue_.JobOf(SessionId{3})).ok());
+  EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{3}, SessionId{4}));
+  ExpectBothYieldAndTheOtherComes(3, 4, 9);
+}
+
+// Nobody holds it: it makes way for a job of higher priority, as it was about to.
+TEST_F(JobQueueOfTheDead, JobWithOneOfItsArenas_RunsBeforeTheJobThatWaitsForThatArena) {
+  YieldHalf();
+  ASSERT_TRUE(Join(9, "high", Ask(100, 1), 2).ok());
+  for (uint64_t session : {1, 2}) queue_.Leave(SessionId{session}, At(3));
+  Replace(3, 4);
+  EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{3}, SessionId{4}));
+  ExpectBothYieldAndTheOtherComes(3, 4, 9);
+}
+
+// The first replacement comes before the second death is known, so the job is still there.
+TEST_F(JobQueueOfTheDead, RankWithAnArenaThatRejoinsAHeldJob_HasItRunUntilItHasYielded) {
+  YieldHalf();
+  ASSERT_TRUE(Join(9, "high", Ask(100, 1), 2).ok());
+  queue_.Leave(SessionId{1}, At(3));
+  ASSERT_TRUE(Join(3, "low", Of(0), 3).ok());
+  queue_.Leave(SessionId{2}, At(3));
+  EXPECT_EQ(State(3), JobState::kPreempted);
+  ASSERT_TRUE(queue_
+                  .Join(SessionId{4}, {tenant_, "low", ""}, Of(1), At(3),
+                        {.host_bytes = 0, .device_bytes = 40})
+                  .ok());
+  EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{3}, SessionId{4}));
+  ExpectBothYieldAndTheOtherComes(3, 4, 9);
+}
+
 }  // namespace
 }  // namespace geminid::core

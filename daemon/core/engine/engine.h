@@ -242,7 +242,7 @@ class Engine {
   void BeginKeep(Session* session, Time until);
   void KeepChunk(Session* session, Chunk* chunk);
   void FinishEnd(Session* session, Releases* releases);
-  void FinishKeep(Session* session);
+  void FinishKeep(Session* session, Releases* releases);
   void CloseAll(Releases* releases);
 
   DeviceIndex DeviceFor(const SessionSpec& spec) const;

@@ -25,6 +25,7 @@ absl::StatusOr<Releases> Engine::BeginClose(SessionId id, CloseReason reason, Ti
   scheduler_.RemoveSession(id, now);
   VoidPromises(session, &releases);
   session->held = session->held || jobs_.IsHeld(id);
+  session->leaves_device = jobs_.IsToYield(id);
   jobs_.Leave(id, now);
   grants_are_due_ = true;
   const bool keep = reason != CloseReason::kDetached && !session->is_ending() &&
@@ -59,7 +60,7 @@ bool Engine::ContinueClose(SessionId id, size_t most, Releases* releases) {
   if (session->is_ending()) {
     FinishEnd(session, releases);
   } else {
-    FinishKeep(session);
+    FinishKeep(session, releases);
   }
   return true;
 }
@@ -139,13 +140,23 @@ void Engine::BeginKeep(Session* session, Time until) {
   if (session->books.has_value()) session->books->SetKeptUntil(session->keep_until);
 }
 
-void Engine::FinishKeep(Session* session) {
+// Others wait for the arena of a job that was asked for it. If nothing is left in the arena that
+// the next client needs, it is given back now, as the client would have done.
+void Engine::FinishKeep(Session* session, Releases* releases) {
   session->closed_chunks.reset();
   if (session->arena.has_value()) session->arena->ReserveTop(0).IgnoreError();  // cannot fail
+  const bool leaves = std::exchange(session->leaves_device, false) && session->arena.has_value() &&
+                      session->arena->used_bytes() == 0;
+  if (leaves) {
+    ReleaseMemory(*session, session->device_account(), session->arena_bytes(), releases);
+    releases->arenas.push_back(session->id);
+    session->arena.reset();
+  }
   if (!session->books.has_value()) return;
   session->books->SetWorkspace(0);
   session->books->ClearJob();
   session->books->RemoveAllTransfers();
+  if (leaves) session->books->SetArena(0);
 }
 
 }  // namespace geminid::core

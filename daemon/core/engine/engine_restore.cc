@@ -339,7 +339,8 @@ void Engine::FinishRestore(Time now, std::vector<Outgoing>* out) {
       for (const auto& chunk : session->chunks) {
         if (chunk != nullptr) KeepChunk(session.get(), chunk.get());
       }
-      FinishKeep(session.get());
+      Releases none;  // its job was asked for nothing
+      FinishKeep(session.get(), &none);
       continue;
     }
     for (const auto& chunk : session->chunks) {

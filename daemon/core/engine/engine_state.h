@@ -92,6 +92,7 @@ struct Engine::Session {
   bool asked_for_admission = false;
   bool barred = false;  // it attached while the daemon was drained
   bool held = false;    // the operator held its job when its client died, and has not let it go
+  bool leaves_device = false;  // its job was asked for its device memory when its client died
 
   std::vector<std::unique_ptr<Chunk>> chunks;  // by number; null: the number is free
   // By number. Outlives the chunk, so that a lease on an old chunk never holds a new one.

@@ -167,6 +167,8 @@ class JobQueue {
   absl::Status LetGo(JobId job);
   // Whether the session has joined a job that is held.
   bool IsHeld(SessionId session) const;
+  // Whether it has joined a job that is held, or was asked for its device memory.
+  bool IsToYield(SessionId session) const;
   void SetOptions(const JobQueueOptions& options);
 
   // Takes every decision that is due now.

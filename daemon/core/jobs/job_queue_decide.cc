@@ -199,6 +199,13 @@ bool JobQueue::IsHeld(SessionId session) const {
   return found != ranks_.end() && jobs_.at(found->second).held;
 }
 
+bool JobQueue::IsToYield(SessionId session) const {
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) return false;
+  const Job& job = jobs_.at(found->second);
+  return job.held || job.state == JobState::kYielding;
+}
+
 void JobQueue::YieldHeld(Time now) {
   for (auto& [id, job] : jobs_) {
     if (!job.held || job.state != JobState::kRunning) continue;

@@ -225,7 +225,7 @@ class EngineSuccessorsOfHeldJob : public EngineSuccessors {
   void SetUp() override {
     EngineSuccessors::SetUp();
     session_ = OpenWithArena(16, OfRun());
-    Make(session_, State(), 1);
+    state_ = Make(session_, State(), 1).chunks;
     ASSERT_EQ(Ask().state, JobState::kRunning);
     ASSERT_TRUE(Hold(true).ok());
     ASSERT_EQ(Ask().state, JobState::kYielding);
@@ -246,6 +246,7 @@ class EngineSuccessorsOfHeldJob : public EngineSuccessors {
   }
 
   SessionId session_{};
+  std::vector<ChunkId> state_;
 };
 
 TEST_F(EngineSuccessorsOfHeldJob, ReplacementRanks_WaitUntilTheOperatorLetsThemGo) {
@@ -264,13 +265,47 @@ TEST_F(EngineSuccessorsOfHeldJob, ReplacementRanks_WaitUntilTheOperatorLetsThemG
 
 // Only the ranks themselves can move to host memory what is in the arena.
 TEST_F(EngineSuccessorsOfHeldJob, ReplacementRanksWithTheArena_RunUntilTheyHaveGivenItBack) {
+  MakeResident(session_, state_[1]);
   Succeed(session_);
   tables_.yields.clear();
   (void)Ask();
   EXPECT_EQ(Ask().state, JobState::kYielding);
   EXPECT_TRUE(tables_.yields[session_]);
+  ASSERT_EQ(Do(session_, shm::RequestOp::kDrop, state_[1]).op, shm::ResponseOp::kDone);
   Yield();
   EXPECT_EQ(Ask().state, JobState::kPreempted);
+}
+
+// The job that waits for it need not wait for the next client, which may never come.
+TEST_F(EngineSuccessorsOfHeldJob, ArenaInWhichNothingIsLeft_IsGivenBackAtTheDeath) {
+  const auto free_bytes = [this] {
+    return engine_->ledger().Totals(DeviceAccount(DeviceIndex{0})).free_bytes;
+  };
+  const uint64_t before = free_bytes();
+  const absl::StatusOr<Releases> releases =
+      engine_->CloseSession(session_, CloseReason::kDied, now_);
+  ASSERT_TRUE(releases.ok()) << releases.status();
+  EXPECT_THAT(releases->arenas, ElementsAre(session_));
+  GiveBack(*releases);
+  EXPECT_EQ(free_bytes(), before + 16 * kSlot);
+  tables_.sessions.erase(session_);
+  ASSERT_TRUE(engine_->ReopenSession(session_, OfRun(), now_).ok());
+  EXPECT_THAT(Ask().reason, HasSubstr("the operator holds it"));
+  ASSERT_TRUE(Hold(false).ok());
+  EXPECT_EQ(Ask().state, JobState::kRunning);
+  EXPECT_TRUE(engine_->CreateArena(session_, 16 * kSlot).ok());
+  EXPECT_TRUE(engine_->Claim(session_, State(), Number(1, 1)).ok());
+}
+
+TEST_F(EngineSuccessors, ArenaOfAJobThatWasNotAskedForIt_StaysForTheNextClient) {
+  const SessionId session = OpenWithArena(16, OfRun());
+  Make(session, State(), 1);
+  const RankAsk ask = {.device_bytes = 16 * kSlot, .preemptible = true};
+  ASSERT_TRUE(engine_->Admit(session, OfRun().run, ask, 1, now_).ok());
+  const absl::StatusOr<Releases> releases =
+      engine_->CloseSession(session, CloseReason::kDied, now_);
+  ASSERT_TRUE(releases.ok()) << releases.status();
+  EXPECT_THAT(releases->arenas, IsEmpty());
 }
 
 TEST_F(EngineSuccessorsOfHeldJob, JobLetGoWhileItHasNoRanks_Runs) {

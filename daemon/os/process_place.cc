@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -14,6 +15,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/system_error.h"
+#include "daemon/os/event.h"
 
 namespace geminid::os {
 namespace {
@@ -38,11 +40,33 @@ std::string Presentable(std::string path) {
   return absl::StrFormat("%s#%016x", path, hash.value());
 }
 
+// From the text of /proc/PID/status; 0: the parent is in another PID namespace, or there is no
+// text.
+pid_t ParentIn(const std::string& status) {
+  for (absl::string_view line : absl::StrSplit(status, '\n')) {
+    pid_t parent = 0;
+    if (absl::ConsumePrefix(&line, "PPid:") && absl::SimpleAtoi(line, &parent)) return parent;
+  }
+  return 0;
+}
+
 }  // namespace
 
 bool HasEnded(const base::UniqueFd& pidfd) {
   pollfd wait = {pidfd.get(), POLLIN, 0};
   return !pidfd.valid() || base::RetryOnEintr([&] { return ::poll(&wait, 1, 0); }) != 0;
+}
+
+base::UniqueFd ParentOf(pid_t pid, const base::UniqueFd& pidfd, const std::string& proc) {
+  const auto number = [path = absl::StrCat(proc, "/", pid, "/status")] {
+    return ParentIn(base::ReadKernelFile(path));
+  };
+  const pid_t parent = number();
+  if (parent <= 0) return {};
+  absl::StatusOr<base::UniqueFd> found = OpenPidfd(parent);
+  // A process whose parent has ended gets another one, and the number may be used again.
+  if (!found.ok() || number() != parent || HasEnded(pidfd)) return {};
+  return *std::move(found);
 }
 
 bool IsInContainer(const std::string& status) {

@@ -28,6 +28,10 @@ std::optional<ProcessPlace> PlaceOf(pid_t pid, const base::UniqueFd& pidfd,
 
 bool HasEnded(const base::UniqueFd& pidfd);
 
+// The pidfd of the parent of the process behind `pidfd`, whose number is `pid`. Invalid: the
+// process has ended, or its parent cannot be seen from here.
+base::UniqueFd ParentOf(pid_t pid, const base::UniqueFd& pidfd, const std::string& proc = "/proc");
+
 // The parts of PlaceOf, from the texts of /proc/PID/status and /proc/PID/cgroup. The cgroup is that
 // of version 2, or of version 1's memory controller where version 2 is not used.
 bool IsInContainer(const std::string& status);

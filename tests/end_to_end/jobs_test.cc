@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
 #include "base/exit_code.h"
 #include "tests/base/json_values.h"
 #include "tests/base/temporary_folder.h"
@@ -22,6 +25,7 @@ using base::MustParse;
 using base::Texts;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Generous: the machine may be busy. What is tested is that nothing waits for ever.
 constexpr int kSeconds = 60;
@@ -165,6 +169,27 @@ TEST_F(Jobs, EndedByTheOperator_EndsWithAReasonAndLeavesRoom) {
   EXPECT_THAT(low.Words(), HasSubstr("geminid-train: the job was ended on request (geminictl end)"));
   EXPECT_EQ(next.WaitForEnd(kSeconds), 0) << next.Words();
   EXPECT_EQ(BitsOf("next"), Undisturbed());
+}
+
+// Nobody is left who could answer the request.
+TEST_F(Jobs, LauncherKilledBeforeItsRanksChange_EndsTheRequestAtOnce) {
+  std::vector<std::string> changes = Run("low", kForHours, "-1");
+  changes.insert(changes.end(), {"--max-ranks", "2"});
+  TrainingProcess low(changes);
+  ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();
+  const std::vector<pid_t> ranks = low.Children("geminid-train");
+  ASSERT_EQ(ranks.size(), 1u);
+  ASSERT_EQ(kill(ranks[0], SIGSTOP), 0);  // it does not take the request
+  const auto scale = [this] { return Ctl({"scale", "low", "2", "--at-most", "0"}); };
+  ASSERT_EQ(scale().first, base::kExitDeadline);
+  EXPECT_THAT(scale().second, HasSubstr("was asked for 2 ranks before"));
+  ASSERT_EQ(kill(low.pid(), SIGKILL), 0);
+  const absl::Time give_up = absl::Now() + absl::Seconds(kSeconds / 2);
+  std::string words;
+  do {
+    words = scale().second;
+  } while (!absl::StrContains(words, "there is no job low") && absl::Now() < give_up);
+  EXPECT_THAT(words, HasSubstr("there is no job low"));
 }
 
 TEST_F(Jobs, EndedWhileItWaits_EndsWithTheSameReasonAndCode) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "daemon/os/log.h"
+#include "daemon/os/process_place.h"
 
 namespace geminid::service {
 namespace {
@@ -116,6 +117,16 @@ ScaleRequests::Sessions AttachedIn(Hub* hub) {
     }
     return attached;
   });
+}
+
+// The process that started the session's process, as a pidfd; invalid: it is not known.
+base::UniqueFd LauncherOf(Hub* hub, uint64_t number) {
+  const SessionPtr session = hub->Inspect([&](const core::Engine&, const Sessions& sessions) {
+    const auto found = sessions.find(shm::SessionId{number});
+    return found == sessions.end() ? SessionPtr() : found->second;
+  });
+  if (session == nullptr || !session->pidfd().valid()) return {};
+  return os::ParentOf(session->pid(), session->pidfd());
 }
 
 }  // namespace
@@ -234,6 +245,8 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
   if (absl::IsNotFound(ended.status()) && is_of_all_runs) {
     const absl::Status changing = scale_requests_.CheckHasRanks(job, AttachedIn(hub_), Now());
     if (!changing.ok()) return changing;
+    const absl::Status left = scale_requests_.CheckHasNotLeft(job, AttachedIn(hub_));
+    if (!left.ok()) return left;
   }
   if (!ended.ok()) return ended.status();
   if (is_of_all_runs) scale_requests_.RefuseOf(job);
@@ -340,6 +353,9 @@ absl::Status JobRpc::OfferScale(const Caller& caller, const v1::OfferScaleReques
     return absl::NotFoundError(absl::StrCat("session ", request.session(), " of ",
                                             caller.identity.tenant, " is none of job ",
                                             request.job()));
+  }
+  if (!scale_requests_.HasLauncher(request.session())) {
+    scale_requests_.SetLauncher(request.session(), LauncherOf(hub_, request.session()));
   }
   sharing_.Follow(attached, Now());
   *response = scale_requests_.Offer(caller.identity.tenant, request, attached, Now());

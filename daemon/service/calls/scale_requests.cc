@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/os/process_place.h"
 #include "daemon/planner/sharing/node_job.h"
 
 namespace geminid::service {
@@ -54,8 +55,26 @@ bool ScaleRequests::Waits(const Request& request, core::Time now) const {
 
 ScaleRequests::ScaleRequests() : last_(std::random_device()()) {}
 
+ScaleRequests::Launcher ScaleRequests::LauncherOf(uint64_t session) const {
+  const auto found = launchers_.find(session);
+  return found == launchers_.end() ? nullptr : found->second;
+}
+
+bool ScaleRequests::HasLauncher(uint64_t session) {
+  const std::lock_guard lock(mutex_);
+  return launchers_.contains(session);
+}
+
+void ScaleRequests::SetLauncher(uint64_t session, base::UniqueFd launcher) {
+  const std::lock_guard lock(mutex_);
+  launchers_[session] =
+      launcher.valid() ? std::make_shared<const base::UniqueFd>(std::move(launcher)) : nullptr;
+}
+
 void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
-  std::erase_if(offers_, [&](const auto& offer) { return !attached.contains(offer.first); });
+  const auto is_gone = [&](const auto& of_session) { return !attached.contains(of_session.first); };
+  std::erase_if(offers_, is_gone);
+  std::erase_if(launchers_, is_gone);
   std::map<std::string, std::vector<uint64_t>> ended;  // by tenant
   for (auto& [number, request] : requests_) {
     // Ranks of a job that moves may be attached here again. Its launcher reports on the request.
@@ -63,6 +82,10 @@ void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
     if (is_told ? attached.contains(request.session)
                 : HasRank(attached, {request.message.tenant(), request.message.job()})) {
       request.heard = now;
+    } else if (!HasEnded(request.message) && request.launcher != nullptr &&
+               os::HasEnded(*request.launcher)) {
+      Refuse("the job has ended: the geminid-train that started its ranks is gone",
+             &request.message);
     }
     if (Waits(request, now)) continue;
     ended[request.message.tenant()].push_back(number);
@@ -142,6 +165,7 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
   Request request;
   request.run = offered.run;
   request.session = found->first;
+  request.launcher = LauncherOf(found->first);
   request.heard = now;
   request.message.set_number(++last_);
   request.message.set_tenant(tenant);
@@ -204,6 +228,7 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
     return response;
   }
   pending->session = offer.session();
+  pending->launcher = LauncherOf(offer.session());
   pending->heard = now;
   if (pending->message.state() != kAsked) return response;
   response.set_number(pending->message.number());
@@ -267,6 +292,20 @@ absl::Status ScaleRequests::CheckHasRanks(const Job& job, const Sessions& attach
   return absl::FailedPreconditionError(absl::StrCat(
       "job ", job.name, " has no ranks now: it ", Change(pending->message), " (request ",
       pending->message.number(), "); ask again when the new ranks have attached"));
+}
+
+absl::Status ScaleRequests::CheckHasNotLeft(const Job& job, const Sessions& attached) {
+  const std::lock_guard lock(mutex_);
+  const Request* last = nullptr;
+  for (const auto& [number, request] : requests_) {
+    if (Job{request.message.tenant(), request.message.job()} == job) last = &request;
+  }
+  const bool has_left = last != nullptr && last->message.state() == kDone &&
+                        !last->message.host().empty() && !HasRank(attached, job);
+  if (!has_left) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("there is no job ", job.name, " of ", job.tenant,
+                                          " here any more: it goes on at ", last->message.host(),
+                                          "; ask the daemon there"));
 }
 
 bool ScaleRequests::IsAsked(const Job& job, const Sessions& attached, core::Time now) {

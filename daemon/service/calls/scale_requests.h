@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 #include "daemon/core/basics/time.h"
 #include "geminid/v1/job.pb.h"
 
@@ -31,7 +33,8 @@ class ScaleRequests {
   static constexpr size_t kMostEnded = 64;
   // The length of the longest host name, with a user before it.
   static constexpr size_t kLongestHost = 255;
-  // A request fails if its job has had no rank for this long and nothing was heard of it.
+  // A request fails if its job has had no rank for this long and nothing was heard of it. It fails
+  // at once if the process that started the ranks is known and has ended.
   static constexpr core::Duration kSilence = core::Duration::Seconds(60);
 
   ScaleRequests();
@@ -42,6 +45,10 @@ class ScaleRequests {
   absl::StatusOr<v1::ScaleRequest> Get(uint64_t number, const Sessions& attached, core::Time now);
   v1::OfferScaleResponse Offer(const std::string& tenant, const v1::OfferScaleRequest& offer,
                                const Sessions& attached, core::Time now);
+  // The process that started the session's process, and would start the ranks that replace it, as a
+  // pidfd. To be set before the session's first offer, if it can be seen from here.
+  bool HasLauncher(uint64_t session);
+  void SetLauncher(uint64_t session, base::UniqueFd launcher);
   // For the launcher of a job that has no rank attached: reports on a request that ranks have
   // taken. The request then stays known for as long as after a report of a rank. NOT_FOUND: there
   // is no such request.
@@ -50,6 +57,8 @@ class ScaleRequests {
   // FAILED_PRECONDITION with the request's words if the job's ranks have taken a request and are
   // between two groups.
   absl::Status CheckHasRanks(const Job& job, const Sessions& attached, core::Time now);
+  // NOT_FOUND, naming the host, if the last request moved the job away and it has no rank here.
+  absl::Status CheckHasNotLeft(const Job& job, const Sessions& attached);
   // Whether the job was asked for another number, and the request is neither done nor refused.
   bool IsAsked(const Job& job, const Sessions& attached, core::Time now);
   // The job is ended on request: its ranks will not answer.
@@ -80,15 +89,18 @@ class ScaleRequests {
     bool can_move = false;
     std::optional<v1::OfferedShare> share;
   };
+  using Launcher = std::shared_ptr<const base::UniqueFd>;
   struct Request {
     v1::ScaleRequest message;
     std::string run;       // the run that was asked
     uint64_t session = 0;  // the session that reported last
+    Launcher launcher;     // of that session; null: it is not known
     core::Time heard;
     bool job_ended = false;  // on request, before the change was done
   };
 
   bool Waits(const Request& request, core::Time now) const;
+  Launcher LauncherOf(uint64_t session) const;
   // Refuses requests for which there is nothing left to wait, and deletes requests that are too
   // old.
   void Forget(const Sessions& attached, core::Time now);
@@ -98,7 +110,8 @@ class ScaleRequests {
   std::mutex mutex_;
   // A random number at first, because ranks may still report on a request to an earlier daemon.
   uint64_t last_;
-  std::map<uint64_t, Offered> offers_;    // by session
+  std::map<uint64_t, Offered> offers_;      // by session
+  std::map<uint64_t, Launcher> launchers_;  // by session
   std::map<uint64_t, Request> requests_;  // by number
 };
 

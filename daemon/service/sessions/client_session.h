@@ -76,6 +76,7 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   int64_t AgeNanoseconds() const { return os::MonotonicNanoseconds() - opened_nanoseconds_; }
   const base::UniqueFd& socket() const { return *socket_; }
   const base::UniqueFd& pidfd() const { return peer_.pidfd; }
+  pid_t pid() const { return peer_.pid; }
   // The client shares the flags of its file description, so the daemon never reads or writes it.
   // The daemon watches it for edges: each write of the client is one.
   const base::UniqueFd& daemon_event() const { return daemon_event_; }

@@ -94,6 +94,38 @@ TEST_F(Place, EndedProcess_HasNoneThoughItsNumberMayBeUsedAgain) {
   EXPECT_EQ(PlaceOf(::getpid(), base::UniqueFd()), std::nullopt);
 }
 
+TEST_F(Place, ParentOfALivingProcess_IsTheProcessThatStartedIt) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      while (true) ::pause();
+    }
+    (void)!::write(ends[1], &child, sizeof(child));
+    while (true) ::pause();
+  }
+  pid_t child = 0;
+  ASSERT_EQ(::read(ends[0], &child, sizeof(child)), ssize_t{sizeof(child)});
+  ::close(ends[0]);
+  ::close(ends[1]);
+  const absl::StatusOr<base::UniqueFd> pidfd = OpenPidfd(child);
+  ASSERT_TRUE(pidfd.ok()) << pidfd.status();
+  const base::UniqueFd found = ParentOf(child, *pidfd);
+  EXPECT_TRUE(found.valid());
+  EXPECT_FALSE(HasEnded(found));
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  EXPECT_TRUE(HasEnded(found));
+  ::kill(child, SIGKILL);
+}
+
+TEST_F(Place, ParentOfAnEndedProcess_IsNotLookedForByItsNumber) {
+  End();
+  EXPECT_FALSE(ParentOf(::getpid(), pidfd_).valid());  // another process has its number
+}
+
 TEST_F(Place, CgroupOfTheKernel_IsItsPath) {
   const std::string name = absl::StrCat("geminid-test-", ::getpid());
   for (const std::string mount : {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"}) {

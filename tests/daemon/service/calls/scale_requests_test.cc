@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "base/unique_fd.h"
 
 namespace geminid::service {
 namespace {
@@ -138,6 +142,57 @@ TEST_F(ScaleRequestsTest, OfAJobThatHasNoRanksForAMinute_HaveFailed) {
   EXPECT_EQ(StateOf(asked->number()), "taken");
   now_ = now_ + core::Duration::Seconds(1);
   EXPECT_EQ(StateOf(asked->number()), "refused");
+}
+
+// The ranks' launcher is a process that ends.
+class ScaleRequestsOfALauncherTest : public ScaleRequestsTest {
+ protected:
+  void SetUp() override {
+    base::UniqueFd launcher(eventfd(0, EFD_CLOEXEC));
+    ASSERT_TRUE(launcher.valid());
+    ends_ = launcher.get();
+    requests_.SetLauncher(1, std::move(launcher));
+    Offer(1);
+  }
+  void EndLauncher() const { ASSERT_EQ(eventfd_write(ends_, 1), 0); }
+  std::string Message(uint64_t number) {
+    return requests_.Get(number, attached_, now_).value_or(v1::ScaleRequest()).message();
+  }
+
+  int ends_ = -1;
+};
+
+TEST_F(ScaleRequestsOfALauncherTest, OfAJobWhoseLauncherIsGone_AreRefusedAtOnce) {
+  for (const std::string state : {"", "taken"}) {
+    attached_ = {{1, kMine}};
+    SetUp();
+    const auto asked = Ask(4);
+    ASSERT_TRUE(asked.ok()) << asked.status();
+    if (!state.empty()) Offer(1, asked->number(), state);
+    attached_ = {};
+    EXPECT_EQ(StateOf(asked->number()), state.empty() ? "asked" : state) << "ranks may come";
+    EndLauncher();
+    EXPECT_EQ(StateOf(asked->number()), "refused");
+    EXPECT_THAT(Message(asked->number()), HasSubstr("the job has ended"));
+  }
+}
+
+TEST_F(ScaleRequestsOfALauncherTest, OfAJobWithRanks_WaitForTheirAnswer) {
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EndLauncher();  // and the ranks are about to end, or have been adopted
+  EXPECT_EQ(StateOf(asked->number()), "asked");
+  Offer(1, asked->number(), "refused");
+  EXPECT_EQ(Message(asked->number()), "as it is");
+}
+
+TEST_F(ScaleRequestsOfALauncherTest, ThatAreDone_StaySo) {
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  Offer(1, asked->number(), "done");
+  attached_ = {};
+  EndLauncher();
+  EXPECT_EQ(StateOf(asked->number()), "done");
 }
 
 // New ranks may be in the queue, or load a large model. A second request gets the first as its
@@ -411,6 +466,23 @@ TEST_F(MoveRequestsTest, OfARunThatHasLeft_EndAsItsLauncherSays) {
   EXPECT_TRUE(Tell(asked->number(), "done").ok());
   EXPECT_EQ(StateOf(asked->number()), "done");
   EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "refused"))) << "the first word counts";
+}
+
+// For a person who wants to end the job while its state travels.
+TEST_F(MoveRequestsTest, OfARunThatHasLeft_SayWhereItIs) {
+  Offer(1);
+  const auto asked = AskToMove("beta");
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {};
+  EXPECT_TRUE(requests_.CheckHasNotLeft(kMine, attached_).ok()) << "it may come back";
+  EXPECT_TRUE(Tell(asked->number(), "done").ok());
+  const absl::Status left = requests_.CheckHasNotLeft(kMine, attached_);
+  EXPECT_TRUE(absl::IsNotFound(left));
+  EXPECT_THAT(std::string(left.message()), HasSubstr("it goes on at beta"));
+  EXPECT_TRUE(requests_.CheckHasNotLeft(kOther, attached_).ok());
+  attached_ = {{9, kMine}};  // another run of that name
+  EXPECT_TRUE(requests_.CheckHasNotLeft(kMine, attached_).ok());
 }
 
 // For example, "home2" is a name of this host.

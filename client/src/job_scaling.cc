@@ -192,4 +192,16 @@ absl::Status JobScaling::EndRun(const std::string& job, const std::string& run) 
   }
 }
 
+absl::StatusOr<bool> JobScaling::WasEnded(const std::string& job, const std::string& run) {
+  v1::WasEndedRequest request;
+  request.set_job(job);
+  request.set_run(run);
+  v1::WasEndedResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(rpc::DeadlineIn(timeout_));
+  const grpc::Status status = stubs_->jobs->WasEnded(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status, "asking whether the run was ended");
+  return response.ended();
+}
+
 }  // namespace geminid

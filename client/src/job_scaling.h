@@ -90,6 +90,9 @@ class JobScaling {
 
   // Ends the sessions that an earlier group of this job's ranks left. All its processes have ended.
   absl::Status EndRun(const std::string& job, const std::string& run);
+  // Whether a person has ended this run within the last minute. A daemon of an older version does
+  // not know.
+  absl::StatusOr<bool> WasEnded(const std::string& job, const std::string& run);
 
  private:
   struct Stubs;

@@ -171,6 +171,24 @@ TEST_F(Jobs, EndedByTheOperator_EndsWithAReasonAndLeavesRoom) {
   EXPECT_EQ(BitsOf("next"), Undisturbed());
 }
 
+// A rank that was killed takes the other one with it, which does not hear that the job was ended.
+TEST_F(Jobs, EndedBetweenADeathAndTheRestart_IsNotStartedAgain) {
+  std::vector<std::string> restarts = Run("low", kForHours, "-1");
+  restarts.insert(restarts.end(), {"--ranks", "2", "--restarts", "3"});
+  *std::ranges::find(restarts, "4MiB") = "2MiB";  // for each rank
+  TrainingProcess low(restarts);
+  ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();
+  const std::vector<pid_t> ranks = low.Children("geminid-train");
+  ASSERT_EQ(ranks.size(), 2u);
+  ASSERT_EQ(kill(ranks[0], SIGSTOP), 0);  // it hears nothing until it is killed
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  const auto [code, words] = Ctl({"end", "low", "--yes"});
+  EXPECT_EQ(code, 0) << words;
+  EXPECT_EQ(low.WaitForEnd(kSeconds), base::kExitAborted) << low.Words();
+  EXPECT_THAT(low.Words(), HasSubstr("the job was ended on request (geminictl end)"));
+  EXPECT_THAT(low.Words(), Not(HasSubstr("start 3")));
+}
+
 // Nobody is left who could answer the request.
 TEST_F(Jobs, LauncherKilledBeforeItsRanksChange_EndsTheRequestAtOnce) {
   std::vector<std::string> changes = Run("low", kForHours, "-1");

@@ -11,6 +11,8 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "client/src/daemon_ended.h"
+#include "client/src/job_scaling.h"
 #include "geminid/connect.h"
 #include "training/logs/wait_words.h"
 #include "training/settings/device_check.h"
@@ -41,6 +43,7 @@ namespace {
 
 constexpr size_t kRunNameMax = 63;
 constexpr absl::Duration kConnectPause = absl::Milliseconds(50);
+constexpr absl::Duration kAnswer = absl::Seconds(1);
 
 // Before the daemon's words the flag that they are about.
 absl::Status WithCause(const TrainOptions& options, const absl::Status& status) {
@@ -98,6 +101,15 @@ Admission AdmissionOf(const TrainOptions& options, const RankContext& context, b
           }};
 }
 
+// A person may have ended the run after a rank had died: the others then end without hearing of it,
+// and their launcher starts all of them again. If the daemon does not answer, they go on.
+absl::Status CheckNotEnded(const RankContext& context, const std::string& job,
+                           const std::string& run) {
+  if (context.restarts.is_first()) return absl::OkStatus();
+  const bool ended = JobScaling(context.socket, kAnswer).WasEnded(job, run).value_or(false);
+  return ended ? JobEnded() : absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
@@ -119,6 +131,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   connect.copy_bytes_per_second = static_cast<double>(options.copy_bytes_per_second);
   if (between.is_kept && context.restarts.comes_back()) {
     connect.run = RunName(context.info);
+    GEMINID_RETURN_IF_ERROR(CheckNotEnded(context, connect.job, connect.run));
     connect.keep_on_death = context.restarts.keeps();
   }
   const auto attached = std::make_shared<bool>(false);

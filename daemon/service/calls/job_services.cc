@@ -175,6 +175,11 @@ void JobRpc::AddTo(std::vector<RpcMethod>* methods) {
       [this](const Caller& caller, const auto& request, auto* response) {
         return End(caller, request, response);
       });
+  ServeWith<v1::WasEndedRequest, v1::WasEndedResponse>(
+      add("/geminid.v1.JobService/WasEnded", false, false),
+      [this](const Caller& caller, const auto& request, auto* response) {
+        return WasEnded(caller, request, response);
+      });
   ServeWith<v1::ScaleJobRequest, v1::ScaleRequest>(
       add("/geminid.v1.JobService/ScaleJob", false, false),
       [this](const Caller& caller, const auto& request, auto* response) {
@@ -249,7 +254,10 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
     if (!left.ok()) return left;
   }
   if (!ended.ok()) return ended.status();
-  if (is_of_all_runs) scale_requests_.RefuseOf(job);
+  if (is_of_all_runs) {
+    scale_requests_.RefuseOf(job);
+    for (const std::string& run : ended->runs) ended_runs_.Note({*tenant, job.name, run}, Now());
+  }
   hub_->Destroy(
       std::move(ended->garbage));  // so that the memory is free when the caller gets the answer
   for (const shm::SessionId session : ended->closed) on_ended_(session);
@@ -263,6 +271,13 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
   response->set_jobs(1);
   response->set_sessions(static_cast<uint32_t>(ended->sessions.size()));
   response->set_bytes(ended->bytes);
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::WasEnded(const Caller& caller, const v1::WasEndedRequest& request,
+                              v1::WasEndedResponse* response) {
+  response->set_ended(
+      ended_runs_.Has({caller.identity.tenant, request.job(), request.run()}, Now()));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/service/calls/ended_runs.h"
 #include "daemon/service/calls/job_sharing.h"
 #include "daemon/service/calls/rpc_method.h"
 #include "daemon/service/calls/scale_requests.h"
@@ -35,6 +36,8 @@ class JobRpc {
                      v1::EvictJobResponse* response);
   absl::Status End(const Caller& caller, const v1::EndJobRequest& request,
                    v1::EndJobResponse* response);
+  absl::Status WasEnded(const Caller& caller, const v1::WasEndedRequest& request,
+                        v1::WasEndedResponse* response);
   absl::Status Scale(const Caller& caller, const v1::ScaleJobRequest& request,
                      v1::ScaleRequest* response);
   absl::Status Move(const Caller& caller, const std::string& tenant,
@@ -49,6 +52,7 @@ class JobRpc {
   TenantLog* const log_;
   const std::function<void(shm::SessionId)> on_ended_;
   ScaleRequests scale_requests_;
+  EndedRuns ended_runs_;
   JobSharing sharing_;
 };
 

@@ -52,6 +52,7 @@ absl::StatusOr<EndedJob> SessionJobs::End(const std::string& tenant, const std::
     if (!run.empty() && each.spec.run != run) continue;
     const SessionPtr session = locked.sessions().at(each.id);
     ended.sessions.push_back(each.id);
+    if (!each.spec.run.empty()) ended.runs.insert(each.spec.run);
     ended.bytes += each.host_bytes + each.arena_bytes;
     if (!session->ended()) {
       // The client reads the end of its connection; the daemon sees one only when the client goes.

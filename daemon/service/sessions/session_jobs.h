@@ -3,6 +3,7 @@
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_JOBS_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace geminid::service {
 struct EndedJob {
   std::vector<shm::SessionId> sessions;  // all of the job
   std::vector<shm::SessionId> closed;    // those that have ended already
+  std::set<std::string> runs;            // of those that name their run
   uint64_t bytes = 0;
   Garbage garbage;  // for the caller to Destroy
 };

@@ -250,6 +250,32 @@ TEST_F(Jobs, EndJob_EndsItsSessionsAndFreesTheirMemory) {
   EXPECT_EQ(jobs_->EndJob(&again, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+// For ranks of the run that are started again before they hear of the end.
+TEST_F(Jobs, EndJob_OfAllRuns_IsKnownToRanksThatAreStartedAgain) {
+  shm::Hello hello = GoodHello();
+  std::fill(std::begin(hello.run), std::end(hello.run), '\0');
+  std::string("run-1").copy(hello.run, sizeof(hello.run) - 1);
+  const auto rank = RawClient::Attach(env_.socket(), hello);
+  ASSERT_TRUE(rank.ok()) << rank.status();
+  const auto was_ended = [&](const std::string& run) {
+    v1::WasEndedRequest request;
+    request.set_job(hello.job);
+    request.set_run(run);
+    v1::WasEndedResponse response;
+    grpc::ClientContext context;
+    EXPECT_TRUE(jobs_->WasEnded(&context, request, &response).ok());
+    return response.ended();
+  };
+  EXPECT_FALSE(was_ended("run-1"));
+  v1::EndJobRequest request;
+  request.set_job(hello.job);
+  v1::EndJobResponse response;
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->EndJob(&context, request, &response).ok());
+  EXPECT_TRUE(was_ended("run-1"));
+  EXPECT_FALSE(was_ended("run-2"));
+}
+
 TEST_F(Jobs, EndJob_OfARun_LeavesTheOthersOfItsName) {
   const auto attach = [&](const char* run) {
     shm::Hello hello = GoodHello();

@@ -454,6 +454,9 @@ class GEMINID_EXPORT Engine : public ModelState {
   // Ends the step: waits for the gradients, agrees with the other ranks on norm and overflow,
   // commits, and starts the update. The next forward pass waits for the update chunk by chunk. The
   // commit record has `data_position` and `random_state`.
+  // A trained parameter that got no gradient has one of zeros. RESOURCE_EXHAUSTED if they have no
+  // room beside the workspace in use: nothing has changed, and other ranks wait until this one has
+  // freed some and calls again. GradientNorm and BeginMicroBatch, too.
   virtual absl::StatusOr<StepResult> Step(const StepInput& input) = 0;
 
   // The norm that Step would return now, before clipping. Ends the step's last micro-batch and

@@ -221,6 +221,8 @@ class EngineImpl final : public Engine {
   absl::Status CheckNothingOpen(const char* call) const;
   absl::Status CheckMicroBatches(const char* call) const;
   absl::Status EndMicroBatch(bool step_ends);
+  std::vector<uint32_t> Incomplete(bool step_ends) const;
+  absl::Status CheckRoomToReduce(bool step_ends);
   absl::Status ReduceIncomplete(bool step_ends);
   absl::StatusOr<double> NormOfStep(const AgreedFields& step);
   absl::Status NotOfStep(const absl::Status& status);

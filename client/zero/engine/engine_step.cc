@@ -62,7 +62,10 @@ absl::Status EngineImpl::BeginMicroBatch() {
         "micro-batches of a step");
   }
   absl::Status status;
-  if (director_->in_micro_batch()) status = EndMicroBatch(/*step_ends=*/false);
+  if (director_->in_micro_batch()) {
+    GEMINID_RETURN_IF_ERROR(CheckRoomToReduce(/*step_ends=*/false));
+    status = EndMicroBatch(/*step_ends=*/false);
+  }
   plans_->EndMoment();
   if (status.ok()) status = plans_->PlanEvaluation(/*end=*/true);
   if (status.ok()) status = residency_->Move(director_->BeginMicroBatch());
@@ -89,12 +92,41 @@ absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
 // chunks, whichever chunks each rank used. With micro-batches of several parts, a micro-batch
 // reduces only the chunks that it gave gradients, the same on all ranks; the step's end reduces the
 // rest. Sums over micro-batches are reduced at the step's end in any case.
-absl::Status EngineImpl::ReduceIncomplete(bool step_ends) {
-  const ComputePlace& place = residency_->compute();
+std::vector<uint32_t> EngineImpl::Incomplete(bool step_ends) const {
+  std::vector<uint32_t> chunks;
   for (uint32_t c = 0; c < setup_.layout.chunks.size(); ++c) {
     if (book_->IsReduced(c) || !setup_.layout.chunks[c].trainable) continue;
     const bool left_out = step_ends && (setup_.sums_gradients() || book_->reductions(c) == 0);
     if (setup_.options.micro_batch_parts > 1 && !book_->HasGradient(c) && !left_out) continue;
+    chunks.push_back(c);
+  }
+  return chunks;
+}
+
+// Each gradient of zeros is made in the arena, beside the workspace that the trainer holds. As with
+// Use, other ranks wait for a rank that is refused and calls again.
+absl::Status EngineImpl::CheckRoomToReduce(bool step_ends) {
+  const std::vector<uint32_t> chunks = Incomplete(step_ends);
+  if (chunks.empty()) return absl::OkStatus();
+  const Residency::Placing placing(residency_.get());
+  for (uint32_t c : chunks) {
+    const absl::Status fits =
+        residency_->CheckFits({book_->StorageOf(c)}, placing.workspace_bytes());
+    if (fits.ok()) continue;
+    const uint32_t tensor = setup_.layout.chunks[c].tensors.front();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "'", setup_.parameters[tensor].name,
+        "' got no gradient, so its gradient is zeros, and the arena has no room for them beside ",
+        base::FormatBytes(placing.workspace_bytes()),
+        " of workspace in use: nothing has changed; release workspace and make this call again: ",
+        fits.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::ReduceIncomplete(bool step_ends) {
+  const ComputePlace& place = residency_->compute();
+  for (uint32_t c : Incomplete(step_ends)) {
     GEMINID_RETURN_IF_ERROR(OpenGradient(c));
     GEMINID_RETURN_IF_ERROR(residency_->mover().WaitUnused(book_->StorageOf(c)));
     for (uint32_t tensor : setup_.layout.chunks[c].tensors) {
@@ -152,6 +184,7 @@ absl::StatusOr<double> EngineImpl::GradientNorm() {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckStep("GradientNorm"));
+  if (!step_->has_norm()) GEMINID_RETURN_IF_ERROR(CheckRoomToReduce(/*step_ends=*/true));
   const absl::StatusOr<double> norm = NormOfStep({{"the call", "GradientNorm"}});
   return norm.ok() ? norm : NotOfStep(norm.status());
 }
@@ -176,6 +209,7 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   GEMINID_RETURN_IF_ERROR(CheckStep("Step"));
   GEMINID_RETURN_IF_ERROR(setup_.CheckStep(input));
   GEMINID_RETURN_IF_ERROR(step_->CheckBegun(input));
+  if (!step_->has_norm()) GEMINID_RETURN_IF_ERROR(CheckRoomToReduce(/*step_ends=*/true));
   const double clip_norm = input.clip_norm.value_or(setup_.options.clip_norm);
   const absl::StatusOr<double> own = NormOfStep(FieldsOf(input, clip_norm));
   if (!own.ok()) return NotOfStep(own.status());

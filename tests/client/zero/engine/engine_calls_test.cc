@@ -74,6 +74,58 @@ TEST_F(EngineCallsTest, OperationHeldOverOthers_TrainsStepAfterStepInATightArena
   }
 }
 
+// Such as activations that the trainer frees after the step, and an expert that no token chose.
+TEST_F(EngineCallsTest, WorkspaceHeldWhereAParameterGotNoGradient_IsRefusedAndChangesNothing) {
+  constexpr uint64_t kArena = 24 << 10;  // room for no chunk beside the block
+  constexpr uint64_t kBlock = 20 << 10;
+  std::vector<std::vector<float>> values;
+  for (const bool holds : {false, true}) {
+    Options options = SmallChunks();
+    options.accumulate = 2;
+    Make(ThreeParameters(), options, kArena);
+    std::optional<Workspace::Block> block;
+    const auto hold = [&] {
+      if (!holds) return;
+      auto made = engine_().workspace().Allocate(kBlock);
+      ASSERT_TRUE(made.ok()) << made.status();
+      block = *std::move(made);
+    };
+    const auto refused = [&](const absl::Status& status) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("'c' got no gradient"), HasSubstr("nothing has changed")));
+    };
+    for (const float value : {1.0f, 2.0f}) {
+      const absl::Status begun = engine_().BeginMicroBatch();
+      if (block.has_value()) {
+        refused(begun);
+        block.reset();
+        ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+      } else {
+        ASSERT_TRUE(begun.ok()) << begun;
+      }
+      for (ParameterId id : {kA, kB, kC}) ASSERT_TRUE(Forward(engine_(), {id}).ok());
+      for (ParameterId id : {kB, kA}) ASSERT_TRUE(Backward(engine_(), id, value).ok());
+      hold();
+    }
+    if (holds) {
+      refused(engine_().GradientNorm().status());
+      refused(engine_().Step({.learning_rate = 0.1}).status());
+      block.reset();
+    }
+    const auto norm = engine_().GradientNorm();
+    ASSERT_TRUE(norm.ok()) << norm.status();
+    EXPECT_FLOAT_EQ(*norm, 1.5f * std::sqrt(2.0f * kElements));
+    const auto step = engine_().Step({.learning_rate = 0.1});
+    ASSERT_TRUE(step.ok()) << step.status();
+    values.push_back(AllValues()[0]);
+    MustStep();
+    values.push_back(AllValues()[2]);
+  }
+  EXPECT_EQ(values[0], values[2]);
+  EXPECT_EQ(values[1], values[3]);
+}
+
 template <typename T>
 bool StaysFor(int looks, std::span<T> values, std::remove_const_t<T> value) {
   for (int look = 0; look < looks; ++look) {

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -49,16 +51,50 @@ absl::StatusOr<std::string> Folder(const char* folder) {
   return Text(folder, "folder");
 }
 
-absl::StatusOr<std::string> Save(EngineObject& object, const char* folder, uint64_t keep,
-                                 uint64_t data_position) {
+absl::StatusOr<checkpoint::Health> ToHealth(int32_t health) {
+  if (health == GEMINID_HEALTHY) return checkpoint::Health::kHealthy;
+  if (health == GEMINID_DIVERGED) return checkpoint::Health::kDiverged;
+  return absl::InvalidArgumentError(absl::StrCat("health ", health, " is none of geminid_healths"));
+}
+
+absl::StatusOr<std::vector<std::string>> ToNames(const char* const* names, size_t count) {
+  std::vector<std::string> texts;
+  if (count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(names, "adopts"));
+  for (size_t i = 0; i < count; ++i) {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(names[i], "a name of adopts"));
+    GEMINID_ASSIGN_OR_RETURN(texts.emplace_back(), Text(names[i], "a name of adopts"));
+  }
+  return texts;
+}
+
+absl::StatusOr<std::string> Save(EngineObject& object, const char* folder,
+                                 const geminid_save_options& given) {
   checkpoint::SaverOptions options;
   GEMINID_ASSIGN_OR_RETURN(options.folder, Folder(folder));
-  options.keep = keep;
+  GEMINID_ASSIGN_OR_RETURN(const checkpoint::Health health, ToHealth(given.health));
+  options.keep = given.keep;
+  options.max_file_bytes = given.max_file_bytes;
+  if (given.has_adopts != 0) {
+    GEMINID_ASSIGN_OR_RETURN(options.adopts, ToNames(given.adopts, given.adopt_count));
+  }
+  checkpoint::RunState run = {.data_position = given.data_position};
+  std::copy(std::begin(given.random_state), std::end(given.random_state), run.random_state.begin());
   GEMINID_ASSIGN_OR_RETURN(const auto saver,
                            checkpoint::Saver::Create(&object.engine(), object.ranks().Take().ranks,
                                                      object.parameters(), std::move(options)));
-  GEMINID_RETURN_IF_ERROR(saver->Save({.data_position = data_position}));
+  GEMINID_RETURN_IF_ERROR(saver->Save(run, health));
   return saver->Wait();
+}
+
+absl::Status GivePath(const absl::StatusOr<std::string>& saved, char** path) {
+  if (!saved.ok() || path == nullptr) return saved.status();
+  GEMINID_ASSIGN_OR_RETURN(*path, NewText(*saved));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<checkpoint::Loaded> Load(EngineObject& object, const char* folder) {
+  GEMINID_ASSIGN_OR_RETURN(const std::string from, Folder(folder));
+  return checkpoint::Load(from, &object.engine(), object.ranks().Take().ranks, object.parameters());
 }
 
 }  // namespace
@@ -126,25 +162,55 @@ geminid_code geminid_engine_resumed(geminid_engine* engine, geminid_resumed* res
   });
 }
 
+void geminid_save_options_init(geminid_save_options* options, size_t struct_size) {
+  geminid_save_options filled = {};
+  filled.keep = geminid::checkpoint::SaverOptions().keep;
+  filled.max_file_bytes = geminid::checkpoint::kDefaultFileBytes;
+  Init(options, struct_size, filled);
+}
+
 geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
                                  uint64_t data_position, char** path, geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) {
+    geminid_save_options options;
+    geminid_save_options_init(&options, sizeof options);
+    options.keep = keep;
+    options.data_position = data_position;
+    return GivePath(Save(object, folder, options), path);
+  });
+}
+
+geminid_code geminid_engine_save_with(geminid_engine* engine, const char* folder,
+                                      const geminid_save_options* options, char** path,
+                                      geminid_error* error) {
   return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
-    GEMINID_ASSIGN_OR_RETURN(const std::string saved, Save(object, folder, keep, data_position));
-    if (path == nullptr) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(*path, NewText(saved));
-    return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const geminid_save_options read, Read(options, "options"));
+    return GivePath(Save(object, folder, read), path);
   });
 }
 
 geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
                                  uint64_t* data_position, geminid_error* error) {
   return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
-    GEMINID_ASSIGN_OR_RETURN(const std::string from, Folder(folder));
-    GEMINID_ASSIGN_OR_RETURN(
-        const auto loaded,
-        geminid::checkpoint::Load(from, &object.engine(), object.ranks().Take().ranks,
-                                  object.parameters()));
+    GEMINID_ASSIGN_OR_RETURN(const auto loaded, Load(object, folder));
     if (data_position != nullptr) *data_position = loaded.run.data_position;
+    return absl::OkStatus();
+  });
+}
+
+void geminid_run_state_init(geminid_run_state* run, size_t struct_size) {
+  Init(run, struct_size, geminid_run_state{});
+}
+
+geminid_code geminid_engine_load_run(geminid_engine* engine, const char* folder,
+                                     geminid_run_state* run, geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_RETURN_IF_ERROR(CheckResult(run, "run"));
+    GEMINID_ASSIGN_OR_RETURN(const auto loaded, Load(object, folder));
+    geminid_run_state filled = {};
+    filled.data_position = loaded.run.data_position;
+    std::ranges::copy(loaded.run.random_state, filled.random_state);
+    Write(run, filled);
     return absl::OkStatus();
   });
 }

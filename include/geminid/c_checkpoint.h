@@ -23,11 +23,47 @@ extern "C" {
 // for geminid_free, is its folder; `path` may be NULL. `keep`: how many checkpoints stay, of all in
 // `folder`, by step; 0: all. So give each run a folder of its own. A folder without a checkpoint
 // that has the name of the step becomes NAME.kept.
+// The checkpoint counts as healthy.
 geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
                                  uint64_t data_position, char** path, geminid_error* error);
+
+// geminid::checkpoint::Health. GEMINID_DIVERGED: the last loss or gradient norm was not finite.
+enum geminid_healths { GEMINID_HEALTHY = 0, GEMINID_DIVERGED = 1 };
+
+// geminid::checkpoint::SaverOptions and RunState.
+typedef struct geminid_save_options {
+  size_t struct_size;
+  uint64_t keep;   // 2. The newest healthy checkpoint always stays; 0: all.
+  int32_t health;  // of this checkpoint: geminid_healths
+  // Not 0: only the checkpoints in `folder` that `adopts` names may be removed, the first
+  // candidates first. A run lists those that it saved. 0: all in `folder`, by step.
+  int32_t has_adopts;
+  const char* const* adopts;  // such as "step-000000020"
+  size_t adopt_count;
+  uint64_t data_position;
+  uint64_t random_state[4];
+  uint64_t max_file_bytes;  // of tensors; a larger tensor gets its own file
+} geminid_save_options;
+void geminid_save_options_init(geminid_save_options* options, size_t struct_size);
+// geminid_engine_save with all of its options.
+geminid_code geminid_engine_save_with(geminid_engine* engine, const char* folder,
+                                      const geminid_save_options* options, char** path,
+                                      geminid_error* error);
+
 // Loads the newest checkpoint in `folder`, or `folder` itself. `data_position` may be NULL.
 geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
                                  uint64_t* data_position, geminid_error* error);
+
+// geminid::checkpoint::RunState, as it was saved.
+typedef struct geminid_run_state {
+  size_t struct_size;
+  uint64_t data_position;
+  uint64_t random_state[4];
+} geminid_run_state;
+void geminid_run_state_init(geminid_run_state* run, size_t struct_size);
+// geminid_engine_load with all of its results. `run` may be NULL.
+geminid_code geminid_engine_load_run(geminid_engine* engine, const char* folder,
+                                     geminid_run_state* run, geminid_error* error);
 
 // Takes `count` fp32 values, from element `offset` on, of a parameter's state
 // (geminid_state_kinds). Called on two threads at a time, not on the caller's; must neither call

@@ -26,7 +26,7 @@ _ARGUMENTS = {
     "engine_has_state": (_P, _U32, _INT, _P), "engine_read_shard": (_P, _U32, _INT, _U64, _P, _U64),
     "engine_write_shard": (_P, _U32, _INT, _U64, _P, _U64),
     "engine_get_progress": (_P, _P), "engine_restore": (_P, _P), "engine_resumed": (_P, _P),
-    "engine_save": (_P, ctypes.c_char_p, _U64, _U64, _P), "engine_load": (_P, ctypes.c_char_p, _P),
+    "engine_save_with": (_P, ctypes.c_char_p, _P, _P), "engine_load": (_P, ctypes.c_char_p, _P),
     "engine_device_bytes": (_P, _P, _U64, _P, _U64, _P),
     "engine_begin_micro_batch": (_P,), "engine_cancel_micro_batch": (_P,),
     "engine_use": (_P, _INT, _P, _U64, _U64, _P), "engine_finish": (_P, _U64, _U64),

@@ -98,10 +98,18 @@ class ActivationStoreOptions(ctypes.Structure):
     _fields_ = [("struct_size", _SIZE), ("place_bytes", _U64), ("places", _U32)]
 
 
+class SaveOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", _SIZE), ("keep", _U64), ("health", _INT), ("has_adopts", _INT),
+        ("adopts", ctypes.POINTER(ctypes.c_char_p)), ("adopt_count", _SIZE), ("data_position", _U64),
+        ("random_state", _U64 * 4), ("max_file_bytes", _U64)]
+
+
 #: The C function that fills each struct.
 INIT = {SessionOptions: "session_options", RanksOptions: "ranks_options", Place: "place",
         Parameter: "parameter", Optimizer: "optimizer", EngineOptions: "engine_options",
         Progress: "progress", Resumed: "resumed", Group: "group", StepInput: "step_input",
-        StepResult: "step_result", ActivationStoreOptions: "activation_store_options"}
+        StepResult: "step_result", ActivationStoreOptions: "activation_store_options",
+        SaveOptions: "save_options"}
 
 FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _U32, _U64, ctypes.POINTER(ctypes.c_float), _U64)

@@ -375,10 +375,14 @@ class Engine:
         LIB.call("engine_resumed", self.handle, ctypes.byref(resumed))
         return int(resumed.step) if resumed.resumed else None
 
-    def save(self, folder: str | os.PathLike[str], keep: int = 2, data_position: int = 0) -> str:
-        """Saves a checkpoint and returns its folder. geminid-train reads it, too."""
+    def save(self, folder: str | os.PathLike[str], keep: int = 2, data_position: int = 0, healthy: bool = True) -> str:
+        """Saves a checkpoint and returns its folder. geminid-train reads it, too. ``healthy``: False if the last loss or
+        gradient norm was not finite; the newest healthy checkpoint in the folder is never removed."""
         path = ctypes.c_void_p()
-        LIB.call("engine_save", self.handle, str(folder).encode("utf-8"), keep, data_position, ctypes.byref(path))
+        options = LIB.filled(_structs.SaveOptions)
+        options.keep, options.data_position, options.health = keep, data_position, 0 if healthy else 1
+        LIB.call("engine_save_with", self.handle, str(folder).encode("utf-8"), ctypes.byref(options),
+                 ctypes.byref(path))
         try:
             return ctypes.string_at(path.value or 0).decode("utf-8")
         finally:

@@ -120,6 +120,15 @@ def test_checkpoint_of_the_engine_goes_on_to_the_bit(tmp_path):
     assert again.losses == ours.losses and again.norms == ours.norms
 
 
+def test_checkpoints_of_a_diverged_run_leave_the_newest_healthy_one(tmp_path):
+    _, ours = trained(steps=1)
+    geminid.torch.save(ours.model, tmp_path, keep=1)
+    for _ in range(2):
+        twins.run((ours,), one_batch, steps=1)
+        geminid.torch.save(ours.model, tmp_path, keep=1, healthy=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000001", "step-000000003"]
+
+
 def test_state_in_bf16_follows_fp32_and_goes_on_to_the_bit_and_in_no_other_type(tmp_path):
     plain, ours = twins.pair(make("gpt"), twins.adamw, state_dtype="bf16")
     twins.run((plain, ours), one_batch, steps=6)

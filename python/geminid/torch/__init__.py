@@ -30,17 +30,19 @@ __all__ = ["Adafactor", "Came", "Explanation", "Lamb", "Lars", "Lion", "Muon", "
            "explain", "full", "load", "log", "offload_activations", "prepare", "progress", "resume", "save", "statistics"]
 
 
-def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int = 2, data_position: int = 0) -> str:
+def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int = 2, data_position: int = 0,
+         healthy: bool = True) -> str:
     """Saves a checkpoint of all ranks, weights and optimizer, and returns its own folder in `folder`. The format is
     safetensors, which geminid-train reads, too. All ranks must call it, between steps.
 
-    keep: the number of newest checkpoints that stay in `folder`. 0: all.
+    keep: the number of newest checkpoints that stay in `folder`. The newest healthy one always stays. 0: all.
     data_position: any number. ``load`` returns it.
+    healthy: False if the last loss or gradient norm was not finite.
     """
     keeper = keeper_of(model)
     keeper.check_closed("geminid.torch.save")
     keeper.at_rest("geminid.torch.save")
-    return str(keeper.engine.save(folder, keep, data_position))
+    return str(keeper.engine.save(folder, keep, data_position, healthy))
 
 
 def load(model: _torch.nn.Module, folder: str | os.PathLike[str]) -> int:

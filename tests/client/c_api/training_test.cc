@@ -323,6 +323,87 @@ TEST_F(TrainingTest, CheckpointLoaded_GoesOnWhereItWasSaved) {
   EXPECT_THAT(Read(kA), Each(1 - 1.0f / 8));
 }
 
+class SaveTest : public TrainingTest {
+ protected:
+  ~SaveTest() override { std::filesystem::remove_all(folder_); }
+
+  geminid_save_options Options() const {
+    geminid_save_options options;
+    geminid_save_options_init(&options, sizeof options);
+    return options;
+  }
+  // Trains a step and saves it.
+  void Save(const geminid_save_options& options) {
+    ASSERT_NO_FATAL_FAILURE(Descend());
+    ASSERT_EQ(
+        geminid_engine_save_with(engine_, folder_.c_str(), &options, /*path=*/nullptr, error_),
+        GEMINID_OK)
+        << Message();
+  }
+  bool Has(const std::string& name) const { return std::filesystem::exists(folder_ + "/" + name); }
+
+  const std::string folder_ =
+      ::testing::TempDir() + "geminid_c_api_save_" + std::to_string(getpid());
+};
+
+// Without its health, the checkpoints of a diverged run would displace the last good one.
+TEST_F(SaveTest, DivergedCheckpoints_LeaveTheNewestHealthyOne) {
+  geminid_save_options options = Options();
+  options.keep = 1;
+  ASSERT_NO_FATAL_FAILURE(Save(options));
+  options.health = GEMINID_DIVERGED;
+  for (int step = 2; step <= 3; ++step) ASSERT_NO_FATAL_FAILURE(Save(options));
+  EXPECT_TRUE(Has("step-000000001"));
+  EXPECT_FALSE(Has("step-000000002"));
+  EXPECT_TRUE(Has("step-000000003"));
+}
+
+TEST_F(SaveTest, CheckpointsThatAreNotAdopted_Stay) {
+  geminid_save_options options = Options();
+  options.keep = 1;
+  options.has_adopts = 1;  // and none is named
+  for (int step = 1; step <= 2; ++step) ASSERT_NO_FATAL_FAILURE(Save(options));
+  EXPECT_TRUE(Has("step-000000001"));
+  const char* const own[] = {"step-000000002"};
+  options.adopts = own;
+  options.adopt_count = 1;
+  ASSERT_NO_FATAL_FAILURE(Save(options));
+  EXPECT_TRUE(Has("step-000000001"));
+  EXPECT_FALSE(Has("step-000000002"));
+  EXPECT_TRUE(Has("step-000000003"));
+}
+
+TEST_F(SaveTest, RunState_IsLoadedAsItWasSaved) {
+  geminid_save_options options = Options();
+  options.data_position = 42;
+  for (uint64_t i = 0; i < 4; ++i) options.random_state[i] = ~uint64_t{0} - i;
+  ASSERT_NO_FATAL_FAILURE(Save(options));
+  geminid_engine_free(&engine_);
+  ASSERT_NO_FATAL_FAILURE(MakeEngine());
+  geminid_run_state run;
+  geminid_run_state_init(&run, sizeof run);
+  ASSERT_EQ(geminid_engine_load_run(engine_, folder_.c_str(), &run, error_), GEMINID_OK)
+      << Message();
+  EXPECT_EQ(run.data_position, 42u);
+  EXPECT_THAT(run.random_state, ::testing::ElementsAreArray(options.random_state));
+}
+
+TEST_F(SaveTest, OptionsThatMeanNothing_AreRefusedByName) {
+  geminid_save_options options = Options();
+  options.health = 2;
+  EXPECT_EQ(geminid_engine_save_with(engine_, folder_.c_str(), &options, nullptr, error_),
+            GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("health 2 is none of geminid_healths"));
+  options = Options();
+  options.has_adopts = 1;
+  options.adopt_count = 1;
+  EXPECT_EQ(geminid_engine_save_with(engine_, folder_.c_str(), &options, nullptr, error_),
+            GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("adopts"));
+  EXPECT_EQ(geminid_engine_save_with(engine_, folder_.c_str(), nullptr, nullptr, error_),
+            GEMINID_INVALID_ARGUMENT);
+}
+
 // A mistyped folder costs nothing of what was trained.
 TEST_F(TrainingTest, CheckpointOfAnotherModel_IsRefusedAndChangesNothing) {
   const std::string folder = ::testing::TempDir() + "geminid_c_api_" + std::to_string(getpid());

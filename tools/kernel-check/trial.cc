@@ -100,7 +100,8 @@ std::string Trial::Difference() {
 
 std::vector<KernelCase> AllKernelCases() {
   std::vector<KernelCase> all = NumericCases();
-  for (auto cases : {ModelCases(), PointwiseCases(), ProductCases(), AttentionCases()}) {
+  for (auto cases :
+       {ModelCases(), PointwiseCases(), PartCases(), ProductCases(), AttentionCases()}) {
     for (KernelCase& one : cases) all.push_back(std::move(one));
   }
   return all;

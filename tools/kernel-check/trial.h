@@ -150,12 +150,13 @@ struct KernelCase {
 };
 
 // The cases of kernels/numeric, of kernels/model except the following, of products and dropout, of
-// attention, and of pointwise functions.
+// attention, of pointwise functions, and of layers over a grid of ranks.
 std::vector<KernelCase> NumericCases();
 std::vector<KernelCase> ModelCases();
 std::vector<KernelCase> ProductCases();
 std::vector<KernelCase> AttentionCases();
 std::vector<KernelCase> PointwiseCases();
+std::vector<KernelCase> PartCases();
 std::vector<KernelCase> AllKernelCases();
 
 Finding CheckKernel(const KernelCase& one, bool timing);

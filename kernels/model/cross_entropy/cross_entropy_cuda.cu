@@ -3,8 +3,7 @@
 
 #include "kernels/model/cross_entropy/checks.h"
 #include "kernels/model/cross_entropy/cross_entropy_cuda.h"
-#include "kernels/runtime/cuda/math.cuh"
-#include "kernels/runtime/cuda/pack.cuh"
+#include "kernels/model/cross_entropy/rows.cuh"
 #include "kernels/runtime/simd/arguments.h"
 
 namespace geminid::kernels {
@@ -14,8 +13,6 @@ namespace cuda {
 template <typename T>
 struct CrossEntropyToken {
   static constexpr unsigned kThreads = cuda::kThreads;
-  static constexpr unsigned kGroups = kThreads / kLanes;
-  static constexpr uint64_t kColumnsPerSum = 2048;  // summed in fp32, then added to a float64
 
   // Numbers that all threads of a block share.
   struct Row {
@@ -25,45 +22,10 @@ struct CrossEntropyToken {
     double loss;
   };
 
-  __device__ float Max(const T* row) const {
-    __shared__ float group_max[kGroups];
-    float best = -std::numeric_limits<float>::infinity();
-#pragma unroll 4
-    for (uint64_t i = threadIdx.x; i < cols; i += kThreads) best = fmaxf(best, Widen(row[i]));
-    best = MaxLane(best);
-    if (threadIdx.x % kLanes == 0) group_max[threadIdx.x / kLanes] = best;
-    __syncthreads();
-    for (unsigned g = 0; g < kGroups; ++g) best = fmaxf(best, group_max[g]);
-    return best;
-  }
-
-  // Sum of exp(x - max), in thread 0 alone. Each half warp sums kColumnsPerSum columns.
-  __device__ double SumExp(const T* row, float max) const {
-    __shared__ float sums[kGroups];
-    double total = 0;
-    for (uint64_t first = 0; first < cols; first += kGroups * kColumnsPerSum) {
-      const uint64_t begin = first + threadIdx.x / kLanes * kColumnsPerSum;
-      const uint64_t end = begin + kColumnsPerSum < cols ? begin + kColumnsPerSum : cols;
-      float sum = 0;
-#pragma unroll 4
-      for (uint64_t i = begin + threadIdx.x % kLanes; i < end; i += kLanes) {
-        sum += Exp(Widen(row[i]) - max);
-      }
-      sum = SumLanes(sum);
-      if (threadIdx.x % kLanes == 0) sums[threadIdx.x / kLanes] = sum;
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        for (unsigned g = 0; g < kGroups; ++g) total += static_cast<double>(sums[g]);
-      }
-      __syncthreads();
-    }
-    return total;
-  }
-
   __device__ Row Finish(const T* row, int32_t target) const {
     __shared__ Row shared;
-    const float max = Max(row);
-    const double sum = SumExp(row, max);
+    const float max = LogitsRow::Max(row, cols);
+    const double sum = LogitsRow::SumExp(row, cols, max);
     if (threadIdx.x == 0) {
       const auto x = static_cast<double>(Widen(row[target]));
       const auto most = static_cast<double>(max);

@@ -3,11 +3,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/model/cross_entropy/cross_entropy_part_host.cc"
-#include <cmath>
-
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/model/cross_entropy/part_checks.h"
 #include "kernels/model/cross_entropy/rows-inl.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
@@ -70,24 +69,8 @@ HWY_EXPORT(PartMax);
 HWY_EXPORT(PartSums);
 HWY_EXPORT(PartGradient);
 
-namespace {
-
-// Checks the shape and the logits.
-Status CheckPart(const CrossEntropyPart& part, const float* logits, Buffer* buffer) {
-  if (part.row_stride < part.columns) return Status::kInvalidShape;
-  size_t count = 0;
-  const Status status = CheckedProduct(part.tokens, part.row_stride, &count);
-  if (status != Status::kOk) return status;
-  *buffer = Buffer::Of(logits, count);
-  return CheckBuffer(*buffer);
-}
-
-}  // namespace
-
 Status CrossEntropyPartMax(const CrossEntropyPart& part, const float* logits, float* max) {
-  Buffer in = {};
-  Status status = CheckPart(part, logits, &in);
-  if (status == Status::kOk) status = CheckBuffers({in}, {Buffer::Of(max, part.tokens)});
+  const Status status = CheckCrossEntropyPartMax(part, logits, max);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   HWY_DYNAMIC_DISPATCH(PartMax)(part, logits, max);
@@ -97,12 +80,7 @@ Status CrossEntropyPartMax(const CrossEntropyPart& part, const float* logits, fl
 Status CrossEntropyPartSums(const CrossEntropyPart& part, const float* logits,
                             const int32_t* targets, const float* max, float* sums,
                             float* at_target) {
-  Buffer in = {};
-  Status status = CheckPart(part, logits, &in);
-  if (status == Status::kOk) {
-    status = CheckBuffers({in, Buffer::Of(targets, part.tokens), Buffer::Of(max, part.tokens)},
-                          {Buffer::Of(sums, part.tokens), Buffer::Of(at_target, part.tokens)});
-  }
+  const Status status = CheckCrossEntropyPartSums(part, logits, targets, max, sums, at_target);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   HWY_DYNAMIC_DISPATCH(PartSums)(part, logits, targets, max, sums, at_target);
@@ -112,16 +90,8 @@ Status CrossEntropyPartSums(const CrossEntropyPart& part, const float* logits,
 Status CrossEntropyPartGradient(const CrossEntropyPart& part, const float* logits,
                                 const int32_t* targets, const float* max, const float* sums,
                                 float grad_scale, float* dlogits) {
-  Buffer in = {};
-  Status status = CheckPart(part, logits, &in);
-  if (status != Status::kOk) return status;
-  if (!std::isfinite(grad_scale)) return Status::kInvalidParameter;
-  const Buffer out = Buffer::Of(dlogits, in.count);
-  status = CheckInPlace(out, {in});
-  if (status != Status::kOk) return status;
-  status = CheckBuffers({Buffer::Of(targets, part.tokens), Buffer::Of(max, part.tokens),
-                         Buffer::Of(sums, part.tokens)},
-                        {out});
+  const Status status =
+      CheckCrossEntropyPartGradient(part, logits, targets, max, sums, grad_scale, dlogits);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   HWY_DYNAMIC_DISPATCH(PartGradient)(part, logits, targets, max, sums, grad_scale, dlogits);

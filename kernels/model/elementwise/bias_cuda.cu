@@ -58,9 +58,11 @@ size_t ColumnSumCudaWorkspaceBytes(size_t rows, size_t cols) {
   return cuda::ColumnSumsWorkspaceBytes(rows, cols, 1);
 }
 
-template <typename T>
-Status ColumnSumCuda(size_t rows, size_t cols, const T* x, T* out, bool accumulate, void* workspace,
-                     size_t workspace_bytes, CudaStream stream) {
+namespace {
+
+template <typename T, typename Out>
+Status SumColumns(size_t rows, size_t cols, const T* x, Out* out, bool accumulate, void* workspace,
+                  size_t workspace_bytes, CudaStream stream) {
   size_t count = 0;
   Status status = CheckedProduct(rows, cols, &count);
   if (status != Status::kOk) return status;
@@ -68,8 +70,22 @@ Status ColumnSumCuda(size_t rows, size_t cols, const T* x, T* out, bool accumula
   if (status != Status::kOk) return status;
   status = CheckWorkspace(workspace, workspace_bytes, ColumnSumCudaWorkspaceBytes(rows, cols));
   if (status != Status::kOk) return status;
-  return cuda::LaunchColumnSums<T>(cuda::ColumnTerm<T>{x, cols}, rows, cols,
-                                   static_cast<float*>(workspace), {{out}}, accumulate, stream);
+  return cuda::LaunchColumnSums<Out>(cuda::ColumnTerm<T>{x, cols}, rows, cols,
+                                     static_cast<float*>(workspace), {{out}}, accumulate, stream);
+}
+
+}  // namespace
+
+template <typename T>
+Status ColumnSumCuda(size_t rows, size_t cols, const T* x, T* out, bool accumulate, void* workspace,
+                     size_t workspace_bytes, CudaStream stream) {
+  return SumColumns(rows, cols, x, out, accumulate, workspace, workspace_bytes, stream);
+}
+
+template <typename T>
+Status ColumnSumWideCuda(size_t rows, size_t cols, const T* x, float* out, void* workspace,
+                         size_t workspace_bytes, CudaStream stream) {
+  return SumColumns(rows, cols, x, out, /*accumulate=*/false, workspace, workspace_bytes, stream);
 }
 
 template Status BiasAddCuda(size_t, size_t, const float*, float*, CudaStream);
@@ -78,5 +94,8 @@ template Status ColumnSumCuda(size_t, size_t, const float*, float*, bool, void*,
                               CudaStream);
 template Status ColumnSumCuda(size_t, size_t, const BFloat16*, BFloat16*, bool, void*, size_t,
                               CudaStream);
+template Status ColumnSumWideCuda(size_t, size_t, const float*, float*, void*, size_t, CudaStream);
+template Status ColumnSumWideCuda(size_t, size_t, const BFloat16*, float*, void*, size_t,
+                                  CudaStream);
 
 }  // namespace geminid::kernels

@@ -23,6 +23,11 @@ template <typename T>
 Status ColumnSumCuda(size_t rows, size_t cols, const T* x, T* out, bool accumulate, void* workspace,
                      size_t workspace_bytes, CudaStream stream);
 
+// ColumnSumCuda whose sums stay fp32.
+template <typename T>
+Status ColumnSumWideCuda(size_t rows, size_t cols, const T* x, float* out, void* workspace,
+                         size_t workspace_bytes, CudaStream stream);
+
 }  // namespace geminid::kernels
 
 #endif  // GEMINID_KERNELS_MODEL_ELEMENTWISE_BIAS_CUDA_H_

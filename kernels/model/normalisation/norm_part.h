@@ -22,6 +22,12 @@ Status NormPartSum(const NormPart& part, const float* x, float* sum);
 // squares[r] = the sum of (x - mean[r])^2 in row r.
 Status NormPartSquares(const NormPart& part, const float* x, const float* mean, float* squares);
 
+// sums[r] /= columns: the means of whole rows from their sums.
+Status NormPartMeans(size_t rows, size_t columns, float* sums);
+
+// values[r] = 1 / sqrt(values[r] + epsilon): rstd from means of squares.
+Status NormPartInverseRoots(size_t rows, float epsilon, float* values);
+
 // y = (x - mean) rstd gamma + beta. `y` may be `x`.
 Status NormPartForward(const NormPart& part, const float* x, const float* mean, const float* rstd,
                        const float* gamma, const float* beta, float* y);

@@ -3,8 +3,11 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/model/normalisation/norm_part_host.cc"
+#include <cmath>
+
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/model/normalisation/part_checks.h"
 #include "kernels/model/normalisation/rows-inl.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
@@ -92,32 +95,8 @@ HWY_EXPORT(PartForward);
 HWY_EXPORT(PartGradientSums);
 HWY_EXPORT(PartBackward);
 
-namespace {
-
-// An array that may be null.
-Buffer Optional(const float* array, size_t count) {
-  return Buffer::Of(array, array == nullptr ? 0 : count);
-}
-
-Status CheckPart(const NormPart& part, size_t* count) {
-  return part.cols == 0 ? Status::kInvalidShape : CheckedProduct(part.rows, part.cols, count);
-}
-
-// Checks the inputs of the backward pass and two outputs.
-Status CheckGradient(const NormPart& part, const NormPartBackwardArgs& args, size_t count,
-                     const Buffer& first, const Buffer& second) {
-  return CheckBuffers({Buffer::Of(args.x, count), Buffer::Of(args.gamma, part.cols),
-                       Optional(args.mean, part.rows), Buffer::Of(args.rstd, part.rows)},
-                      {first, second});
-}
-
-}  // namespace
-
 Status NormPartSum(const NormPart& part, const float* x, float* sum) {
-  size_t count = 0;
-  Status status = CheckPart(part, &count);
-  if (status != Status::kOk) return status;
-  status = CheckBuffers({Buffer::Of(x, count)}, {Buffer::Of(sum, part.rows)});
+  const Status status = CheckNormPartSums(part, x, /*mean=*/nullptr, sum);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   HWY_DYNAMIC_DISPATCH(PartSum)(part, x, sum);
@@ -125,28 +104,32 @@ Status NormPartSum(const NormPart& part, const float* x, float* sum) {
 }
 
 Status NormPartSquares(const NormPart& part, const float* x, const float* mean, float* squares) {
-  size_t count = 0;
-  Status status = CheckPart(part, &count);
-  if (status != Status::kOk) return status;
-  status = CheckBuffers({Buffer::Of(x, count), Optional(mean, part.rows)},
-                        {Buffer::Of(squares, part.rows)});
+  const Status status = CheckNormPartSums(part, x, mean, squares);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   HWY_DYNAMIC_DISPATCH(PartSquares)(part, x, mean, squares);
   return Status::kOk;
 }
 
+Status NormPartMeans(size_t rows, size_t columns, float* sums) {
+  const Status status = CheckNormPartMeans(rows, columns, sums);
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  for (size_t r = 0; r < rows; ++r) sums[r] /= static_cast<float>(columns);
+  return Status::kOk;
+}
+
+Status NormPartInverseRoots(size_t rows, float epsilon, float* values) {
+  const Status status = CheckNormPartInverseRoots(rows, epsilon, values);
+  if (status != Status::kOk) return status;
+  const ScopedFloatEnvironment environment;
+  for (size_t r = 0; r < rows; ++r) values[r] = 1.0F / std::sqrt(values[r] + epsilon);
+  return Status::kOk;
+}
+
 Status NormPartForward(const NormPart& part, const float* x, const float* mean, const float* rstd,
                        const float* gamma, const float* beta, float* y) {
-  size_t count = 0;
-  Status status = CheckPart(part, &count);
-  if (status != Status::kOk) return status;
-  const Buffer out = Buffer::Of(y, count);
-  status = CheckInPlace(out, {Buffer::Of(x, count)});
-  if (status != Status::kOk) return status;
-  status = CheckBuffers({Optional(mean, part.rows), Buffer::Of(rstd, part.rows),
-                         Buffer::Of(gamma, part.cols), Optional(beta, part.cols)},
-                        {out});
+  const Status status = CheckNormPartForward(part, x, mean, rstd, gamma, beta, y);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   HWY_DYNAMIC_DISPATCH(PartForward)(part, x, mean, rstd, gamma, beta, y);
@@ -155,12 +138,7 @@ Status NormPartForward(const NormPart& part, const float* x, const float* mean, 
 
 Status NormPartGradientSums(const NormPart& part, const NormPartBackwardArgs& args, float* sum_gx,
                             float* sum_g) {
-  size_t count = 0;
-  Status status = CheckPart(part, &count);
-  if (status == Status::kOk) status = CheckBuffer(Buffer::Of(args.dy, count));
-  if (status != Status::kOk) return status;
-  status =
-      CheckGradient(part, args, count, Buffer::Of(sum_gx, part.rows), Optional(sum_g, part.rows));
+  const Status status = CheckNormPartGradientSums(part, args, sum_gx, sum_g);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   HWY_DYNAMIC_DISPATCH(PartGradientSums)(part, args, sum_gx, sum_g);
@@ -173,18 +151,7 @@ Status NormPartBackward(const NormPart& part, const NormPartBackwardArgs& args,
                         const float* mean_gx, const float* mean_g,
                         const NormPartGradients& gradients, void* workspace,
                         size_t workspace_bytes) {
-  size_t count = 0;
-  Status status = CheckPart(part, &count);
-  if (status != Status::kOk) return status;
-  const Buffer dx = Buffer::Of(gradients.dx, count);
-  status = CheckInPlace(dx, {Buffer::Of(args.dy, count)});
-  if (status != Status::kOk) return status;
-  status = CheckGradient(part, args, count, Buffer::Of(gradients.dgamma, part.cols),
-                         Optional(gradients.dbeta, part.cols));
-  if (status != Status::kOk) return status;
-  status = CheckBuffers(
-      {Buffer::Of(args.x, count), Buffer::Of(mean_gx, part.rows), Optional(mean_g, part.rows)},
-      {dx});
+  Status status = CheckNormPartBackward(part, args, mean_gx, mean_g, gradients);
   if (status == Status::kOk) {
     status = CheckWorkspace(workspace, workspace_bytes, NormPartWorkspaceBytes(part));
   }

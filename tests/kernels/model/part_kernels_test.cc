@@ -112,6 +112,15 @@ TEST(NormPart, TwoParts_GiveTheSumsOfTheWhole) {
   });
 }
 
+TEST(NormPart, SumsOfWholeRows_BecomeMeansAndReciprocalDeviations) {
+  std::vector<float> sums = {8, -6, 0};
+  ASSERT_EQ(NormPartMeans(sums.size(), 4, sums.data()), Status::kOk);
+  EXPECT_EQ(sums, (std::vector<float>{2, -1.5F, 0}));
+  std::vector<float> squares = {3.75F, 0, 99.75F};
+  ASSERT_EQ(NormPartInverseRoots(squares.size(), 0.25F, squares.data()), Status::kOk);
+  EXPECT_EQ(squares, (std::vector<float>{0.5F, 2, 0.1F}));
+}
+
 TEST(PartKernels, ArgumentsThatDoNotFit_AreRefused) {
   std::vector<float> a(4), b(4);
   const std::vector<int32_t> targets(2);
@@ -125,6 +134,10 @@ TEST(PartKernels, ArgumentsThatDoNotFit_AreRefused) {
   EXPECT_EQ(NormPartBackward({1, 2}, {a.data(), a.data(), a.data(), nullptr, a.data()}, a.data(),
                              nullptr, {b.data(), b.data() + 2, nullptr}, nullptr, 0),
             Status::kNullPointer);
+  EXPECT_EQ(NormPartMeans(2, 0, a.data()), Status::kInvalidShape);
+  EXPECT_EQ(NormPartMeans(2, 1, nullptr), Status::kNullPointer);
+  EXPECT_EQ(NormPartInverseRoots(2, -1.0F, a.data()), Status::kInvalidParameter);
+  EXPECT_EQ(NormPartInverseRoots(2, kInfinity, a.data()), Status::kInvalidParameter);
 }
 
 }  // namespace

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "training/models/fine_tuning.h"
+#include "training/nn/gpu_axis_ranks.h"
 #include "training/settings/tensor_share.h"
 
 namespace geminid::trainer {
@@ -43,7 +45,6 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Connect(
   const collectives::TensorGrid grid = GridOf(options.parallel);
   std::unique_ptr<TensorRanks> made(new TensorRanks(options.model, grid));
   GEMINID_ASSIGN_OR_RETURN(made->ranks_, mesh.Connect(world, {kTensorAxis}));
-  GEMINID_ASSIGN_OR_RETURN(made->groups_, collectives::TensorGroups::Connect(grid, *made->ranks_));
   const ModelConfig& model = options.model;
   GEMINID_ASSIGN_OR_RETURN(made->part_,
                            MakeTensorParameters(model, part, grid, made->ranks_->Rank()));
@@ -58,10 +59,32 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Connect(
 absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeModel(zero::DataType data_type,
                                                                     const MicroBatchShape& shape,
                                                                     const TensorPieces& pieces,
-                                                                    kernels::ThreadPool* threads) {
-  return MakeTensorTransformer(
-      config_, data_type, shape, part_,
-      {.groups = *groups_, .ranks = *ranks_, .threads = threads, .pieces = pieces});
+                                                                    const GridPlace& place) {
+  collectives::ConnectDevices connect;
+  if (place.queue != nullptr) {
+    connect = [&](collectives::Communicator& axis) { return ConnectAxis(place, axis); };
+  }
+  GEMINID_ASSIGN_OR_RETURN(groups_, collectives::TensorGroups::Connect(grid_, *ranks_, connect));
+  std::optional<TensorGpu> gpu;
+  if (place.queue != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(ranks_on_gpus_, ConnectAxis(place, *ranks_));
+    gpu.emplace(TensorGpu{.math = place.math, .queue = *place.queue, .ranks = *ranks_on_gpus_});
+  }
+  return MakeTensorTransformer(config_, data_type, shape, part_,
+                               {.groups = *groups_,
+                                .ranks = *ranks_,
+                                .threads = place.threads,
+                                .pieces = pieces,
+                                .gpu = gpu});
+}
+
+absl::StatusOr<std::unique_ptr<collectives::AxisRanks>> TensorRanks::ConnectAxis(
+    const GridPlace& place, collectives::Communicator& ranks) {
+  std::unique_ptr<collectives::Communicator> devices;
+  if (ranks.WorldSize() > 1) {
+    GEMINID_ASSIGN_OR_RETURN(devices, ConnectDevicesOf(place.device, ranks));
+  }
+  return std::make_unique<GpuAxisRanks>(ranks, std::move(devices), *place.queue, place.memory);
 }
 
 absl::Status TensorRanks::CheckPlaces(bool on_gpu) {
@@ -75,16 +98,22 @@ absl::Status TensorRanks::CheckPlaces(bool on_gpu) {
 }
 
 absl::Status TensorRanks::ConnectGpus(device::Device* device) {
-  GEMINID_ASSIGN_OR_RETURN(auto control, ranks_->Duplicate("geminid-layers"));
+  GEMINID_ASSIGN_OR_RETURN(devices_, ConnectDevicesOf(device, *ranks_));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> TensorRanks::ConnectDevicesOf(
+    device::Device* device, collectives::Communicator& ranks) {
+  GEMINID_ASSIGN_OR_RETURN(auto control, ranks.Duplicate("geminid-layers"));
   auto connected = device->ConnectRanks(std::move(control), LayerShare::kDeviceSumBytes);
   if (connected.ok()) {
-    devices_ = *std::move(connected);
-    adds_up_by_ = devices_->BackendName();
-  } else {
-    adds_up_by_ = absl::StrCat(ranks_->BackendName(),
-                               " and host memory: ", std::string(connected.status().message()));
+    if (adds_up_by_.empty()) adds_up_by_ = (*connected)->BackendName();
+    return connected;
   }
-  return absl::OkStatus();
+  // Some ranks of a grid may have a GPU each, and others share one.
+  adds_up_by_ = absl::StrCat(ranks.BackendName(),
+                             " and host memory: ", std::string(connected.status().message()));
+  return std::unique_ptr<collectives::Communicator>();
 }
 
 absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataType data_type,

@@ -14,7 +14,11 @@
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "training/engines/tensor_state.h"
+#include "training/nn/gpu_queue.h"
 #include "training/nn/layer_share.h"
+#include "training/nn/model_kernels.h"
+#include "training/nn/parallel/memory.h"
+#include "training/nn/parallel/tensor/axis_ranks.h"
 #include "training/nn/parallel/tensor/tensor_groups.h"
 #include "training/settings/options.h"
 #include "training/transformer/tensor_transformer.h"
@@ -29,12 +33,22 @@ class TensorRanks {
                                                               const collectives::Mesh& mesh,
                                                               collectives::Communicator& world);
 
-  // Makes this rank's model of the layers of a grid, for micro-batches of `shape`, on the host.
-  // This object outlives the model, and `threads` too.
+  // How a rank computes its blocks of a grid's layers: on the GPU of `queue`, with `math`, or if
+  // `queue` is null on the host, on `threads`. Exchanges between GPUs that have no other way pass
+  // through `memory`, of the host. All outlive the model.
+  struct GridPlace {
+    const ModelKernels& math;
+    GpuQueue* queue;
+    device::Device* device;  // of the queue's GPU
+    kernels::ThreadPool* threads;
+    collectives::Memory& memory;
+  };
+  // A collective of the grid's ranks. Makes this rank's model of the layers of a grid, for
+  // micro-batches of `shape`. This object outlives the model.
   absl::StatusOr<std::unique_ptr<Transformer>> MakeModel(zero::DataType data_type,
                                                          const MicroBatchShape& shape,
                                                          const TensorPieces& pieces,
-                                                         kernels::ThreadPool* threads);
+                                                         const GridPlace& place);
 
   // INVALID_ARGUMENT on all of the grid's ranks if some compute on GPUs and others do not.
   absl::Status CheckPlaces(bool on_gpu);
@@ -63,7 +77,7 @@ class TensorRanks {
   std::unique_ptr<TensorState> JoinState(zero::ModelState* inner) const;
 
   const collectives::Communicator& ranks() const { return *ranks_; }
-  // What carries the sums of MakeShare's model on GPUs; with the reason if it is not NCCL.
+  // What carries the exchanges of layers between GPUs; with the reason if it is not NCCL.
   const std::string& adds_up_by() const { return adds_up_by_; }
   // Whether this rank is the first that has this block of its part.
   bool Keeps(zero::ParameterId id) const { return part_.blocks[static_cast<size_t>(id)].keeps; }
@@ -76,11 +90,19 @@ class TensorRanks {
   TensorRanks(const ModelConfig& config, const collectives::TensorGrid& grid)
       : config_(config), grid_(grid) {}
 
+  // What moves memory between the GPUs of `ranks`; null: nothing does. Notes that in adds_up_by_.
+  absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectDevicesOf(
+      device::Device* device, collectives::Communicator& ranks);
+  // What exchanges memory of the GPUs of `ranks`, which outlive the result.
+  absl::StatusOr<std::unique_ptr<collectives::AxisRanks>> ConnectAxis(
+      const GridPlace& place, collectives::Communicator& ranks);
+
   const ModelConfig config_;
   const collectives::TensorGrid grid_;
   std::unique_ptr<collectives::Communicator> ranks_;
-  std::unique_ptr<collectives::TensorGroups> groups_;
-  // Null if no backend copies between GPUs.
+  std::unique_ptr<collectives::TensorGroups> groups_;      // in all modes but 1D
+  std::unique_ptr<collectives::AxisRanks> ranks_on_gpus_;  // the same, of the whole grid
+  // In 1D. Null if no backend copies between GPUs.
   std::unique_ptr<collectives::Communicator> devices_;
   std::unique_ptr<LayerShare> share_;  // in 1D
   std::string adds_up_by_;

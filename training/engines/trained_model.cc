@@ -17,6 +17,7 @@
 #include "training/ranks/engine_source.h"
 #include "training/settings/device_check.h"
 #include "training/settings/rank_share.h"
+#include "training/settings/tensor_share.h"
 #include "training/transformer/activations.h"
 #include "training/transformer/attention_half.h"
 
@@ -81,10 +82,10 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
   if (place_->on_gpu() && options.parallel.needs_host()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--parallel: GPUs do not yet support sharded layers other than tensor=1d:N, ring attention "
-        "or distributed experts, and the daemon's device is ",
+        "--parallel: GPUs do not yet support ring attention, distributed experts, or sequence beside "
+        "tensor over a grid, and the daemon's device is ",
         around_.session.device_description().name,
-        "; take a pipeline, tensor=1d:N, sequence=ulysses:N or data, or train on the host"));
+        "; take a pipeline, tensor, sequence=ulysses:N or data, or train on the host"));
   }
   if (options.parallel.sequence > 1) {
     GEMINID_ASSIGN_OR_RETURN(auto sharing, ConnectAlong(TrafficAxis::kSequence, {kSequenceAxis}));
@@ -127,11 +128,14 @@ absl::Status TrainedModel::PrepareAttention() {
   const MicroBatchShape mine = ShapeOfShare(options, around_.world.WorldSize());
   const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
   const uint64_t ranks = static_cast<uint64_t>(options.parallel.tensor.size) * pieces;
-  if (options.model.kv_heads % ranks != 0) return absl::OkStatus();
-  const kernels::AttentionShape shape = AttentionShapeOf(
-      options.model,
-      {.sequences = mine.sequences, .sequence_length = mine.sequence_length * pieces},
-      options.model.kv_heads / ranks);
+  const bool has_grid = options.parallel.has_grid();
+  if (!has_grid && options.model.kv_heads % ranks != 0) return absl::OkStatus();
+  const kernels::AttentionShape shape =
+      has_grid ? TensorAttentionShape(options, mine)
+               : AttentionShapeOf(options.model,
+                                  {.sequences = mine.sequences,
+                                   .sequence_length = mine.sequence_length * pieces},
+                                  options.model.kv_heads / ranks);
   const Resources resources = {source_->workspace(), place_->math()};
   if (options.zero.data_type == zero::DataType::kFloat32) {
     return KernelsFor<float>(resources).PrepareAttention(resources, shape);
@@ -196,7 +200,12 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
       const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
       GEMINID_ASSIGN_OR_RETURN(
           made.transformer,
-          tensor_->MakeModel(options.zero.data_type, shape, PiecesOfLayers(), around_.threads));
+          tensor_->MakeModel(options.zero.data_type, shape, PiecesOfLayers(),
+                             {.math = place_->math(),
+                              .queue = place_->queue(),
+                              .device = on_gpu() ? DeviceOf(around_.session) : nullptr,
+                              .threads = on_gpu() ? nullptr : around_.threads,
+                              .memory = between_}));
     } else {
       if (on_gpu()) GEMINID_RETURN_IF_ERROR(tensor_->ConnectGpus(DeviceOf(around_.session)));
       GEMINID_ASSIGN_OR_RETURN(

@@ -50,7 +50,7 @@ struct MeshAxes {
   // of their own.
   bool has_grid() const { return tensor.size > 1 && tensor.mode != collectives::TensorMode::k1D; }
   // Whether only the host can compute the shards of a layer, whatever the device is.
-  bool needs_host() const { return has_grid() || expert > 1 || rings(); }
+  bool needs_host() const { return expert > 1 || rings() || (has_grid() && sequence > 1); }
   collectives::PipelineShape PipelineOf(int micro_batches) const {
     return {schedule, pipeline, micro_batches, chunks};
   }

@@ -6,7 +6,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "gpu/driver.h"
 #include "gpu/library_search.h"
 #include "kernels/model/activation/gelu_cuda.h"
 #include "kernels/model/activation/gelu_erf_cuda.h"
@@ -25,24 +24,15 @@
 #include "kernels/model/rotary/rotary_cuda.h"
 #include "kernels/numeric/cast/cast_cuda.h"
 #include "kernels/runtime/common/absl_status.h"
-#include "kernels/runtime/cuda/launcher.h"
-#include "kernels/runtime/cuda/refusal.h"
 #include "training/forecast/trainer_need.h"
 #include "training/nn/gpu_attention.h"
+#include "training/nn/gpu_launch.h"
 
 namespace geminid::trainer {
 namespace {
 
 using kernels::BFloat16;
 using kernels::MatmulShape;
-
-absl::Status Launched(kernels::Status status, const char* kernel) {
-  if (status != kernels::Status::kUnsupported) return kernels::FromKernel(status, kernel);
-  const bool lost = gpu::IsSticky(static_cast<CUresult>(kernels::cuda::LastRefusalCode()));
-  return {lost ? absl::StatusCode::kDataLoss : absl::StatusCode::kUnavailable,
-          absl::StrCat("the GPU refused the kernel ", kernel, ": ", kernels::cuda::LastRefusal(),
-                       lost ? "; " : "", lost ? gpu::kLostAdvice : "")};
-}
 
 template <typename T>
 kernels::HeadsView<T> Heads(Matrix<T> matrix) {

@@ -14,13 +14,13 @@
 
 namespace geminid::trainer {
 
-// For workspaces in host memory.
+// Blocks are in the workspace's memory: the host's, or a GPU's.
 class WorkspaceMemory final : public collectives::Memory {
  public:
   WorkspaceMemory() = default;  // not bound yet
   explicit WorkspaceMemory(zero::Workspace& workspace) : workspace_(&workspace) {}
 
-  // Uses this workspace from now on. Its addresses are host memory, and it outlives all blocks.
+  // Uses this workspace from now on. It outlives all blocks.
   void Bind(zero::Workspace& workspace) { workspace_ = &workspace; }
 
  private:

@@ -145,9 +145,9 @@ absl::Status CheckParallel(const TrainOptions& options) {
   }
   if (options.wants_gpu && options.parallel.needs_host()) {
     return Refuse(
-        "--device cuda does not yet support sharded layers other than tensor=1d:N, ring attention "
-        "or distributed experts; take a pipeline, tensor=1d:N, sequence=ulysses:N or data, or "
-        "train on the host");
+        "--device cuda does not yet support ring attention, distributed experts, or sequence beside "
+        "tensor over a grid; take a pipeline, tensor, sequence=ulysses:N or data, or train on the "
+        "host");
   }
   if (options.parallel.expert > 1) {
     GEMINID_RETURN_IF_ERROR(CheckExperts(options));

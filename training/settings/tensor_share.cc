@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "kernels/model/attention/attention_parts.h"
 #include "training/meshes/axes.h"
 #include "training/meshes/meshes.h"
 #include "training/nn/parallel/sequence/piece_attention.h"
@@ -112,6 +113,31 @@ LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, s
               layers.positions.vocabulary > 0 ? most(ScratchOf(grid, layers.positions)) : 0)};
 }
 
+// What kernels and libraries take on a GPU beside what the host takes: workspaces of products, of
+// sums over rows and of tables, what is widened to be added, and attention by a library with its
+// test.
+uint64_t GpuScratchBytes(const TrainOptions& options, const MicroBatchShape& shape,
+                         uint64_t largest_matrix) {
+  constexpr uint64_t kProductBytes = uint64_t{32} << 20, kProductCopies = 8, kRowChunks = 64;
+  const ModelConfig& model = options.model;
+  const kernels::AttentionShape mine = TensorAttentionShape(options, shape);
+  const uint64_t lse = mine.batch * mine.sequence * mine.heads * sizeof(float);
+  uint64_t attention = lse;
+  if (IsNarrow(options)) {
+    const kernels::AttentionParts parts = kernels::PartsOfAttention(mine);
+    if (parts.batch > 0) attention += parts.bytes + kernels::AttentionTestBytes(mine, parts);
+  }
+  const uint64_t products =
+      std::min(kProductBytes, kProductCopies * sizeof(float) * largest_matrix);
+  const uint64_t columns = std::max({model.hidden, 2 * model.intermediate,
+                                     (model.heads + 2 * model.kv_heads) * model.head_dim()});
+  const uint64_t chunks = 2 * kRowChunks * columns * sizeof(float);
+  const uint64_t tables = shape.tokens() * (14 + model.hidden * sizeof(float) / kRowChunks);
+  const uint64_t positions =
+      shape.sequence_length * model.head_dim() * sizeof(float) + shape.tokens() * sizeof(int32_t);
+  return attention + products + chunks + tables + positions + sizeof(float) * largest_matrix;
+}
+
 // What tensor=1d:N shards.
 absl::Status CheckFamilyOfShare(const ModelConfig& model) {
   if (!model.encodes() && !model.routed() && !model.image) return absl::OkStatus();
@@ -205,6 +231,12 @@ absl::Status CheckTensorBatch(const TrainOptions& options, int data) {
   return Refuse(absl::StrCat(std::string(status.message()), "; change --batch, or data"));
 }
 
+kernels::AttentionShape TensorAttentionShape(const TrainOptions& options,
+                                             const MicroBatchShape& shape) {
+  const TensorGrid grid = GridOf(options.parallel);
+  return AttentionOfRank(grid, TensorLayerOptions::Of(options.model, shape, grid).attention);
+}
+
 uint64_t TensorElements(const TrainOptions& options, const ModelPart& part) {
   return MakeTensorParameters(options.model, part, GridOf(options.parallel), /*rank=*/0)
       ->elements();
@@ -241,6 +273,10 @@ uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
   const uint64_t element = ElementBytes(options);
   // What is added to fp32 numbers where those are not in their place.
   const uint64_t beside = IsNarrow(options) ? sizeof(float) : 0;
+  uint64_t largest_block = 0;
+  for (const TensorBlock& block : blocks.blocks) {
+    largest_block = std::max<uint64_t>(largest_block, block.spec.elements());
+  }
   uint64_t largest = 0;  // half: its gradients, and its values turned
   for (const auto* halves : {&blocks.attention, &blocks.mlp}) {
     uint64_t half = 0;
@@ -264,8 +300,12 @@ uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
   // Inputs and gradients, and one of each in fp32.
   const uint64_t kept = ((2 * layers + 2) * element + sizeof(float) + beside) * stream.elements;
   const LayerBytes scratch = LayersOf(options, shape, threads);
+  const uint64_t on_gpu =
+      options.wants_gpu
+          ? GpuScratchBytes(options, shape, std::max({stream.elements, logits, largest_block}))
+          : 0;
   const uint64_t ids = 2 * shape.tokens() * sizeof(int32_t);  // and targets
-  return kept + ids +
+  return kept + ids + on_gpu +
          std::max(
              {again + largest + scratch.half, output + scratch.output, tables + scratch.tables}) +
          kAlignment * (8 * layers + 48);

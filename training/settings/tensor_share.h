@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/model/attention/attention.h"
 #include "training/nn/blocks.h"
 #include "training/nn/parallel/tensor/tensor_grid.h"
 #include "training/settings/options.h"
@@ -26,9 +27,14 @@ absl::Status CheckTensorBatch(const TrainOptions& options, int data);
 // The elements of all blocks of `part` on one rank. The options have passed CheckTensor.
 uint64_t TensorElements(const TrainOptions& options, const ModelPart& part);
 
+// The shape of the attention of one rank of a grid, whose sequences are whole.
+kernels::AttentionShape TensorAttentionShape(const TrainOptions& options,
+                                             const MicroBatchShape& shape);
+
 // The memory of one rank for one micro-batch of all the grid's ranks and so many layers: the
 // activations if they are kept, and a close upper bound of all other workspace, with the layers'
-// scratch (training/nn/parallel/tensor/layer_scratch.h).
+// scratch (training/nn/parallel/tensor/layer_scratch.h). On a GPU a library's workspaces are
+// bounded, too.
 uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
                          const MicroBatchShape& shape);
 uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,

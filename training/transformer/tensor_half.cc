@@ -1,6 +1,5 @@
 #include "training/transformer/tensor_half.h"
 
-#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -12,26 +11,6 @@ namespace {
 using collectives::Converted;
 using kernels::BFloat16;
 
-constexpr size_t kTile = 32;  // on a side: both of its faces stay in the cache
-
-BFloat16 To(float value, BFloat16 /*type*/) { return BFloat16::FromFloat(value); }
-float To(float value, float /*type*/) { return value; }
-BFloat16 To(BFloat16 value, BFloat16 /*type*/) { return value; }
-
-// [rows, columns] to [columns, rows].
-template <typename From, typename T>
-void Transpose(const From* from, size_t rows, size_t columns, T* to) {
-  for (size_t row = 0; row < rows; row += kTile) {
-    for (size_t column = 0; column < columns; column += kTile) {
-      for (size_t r = row; r < std::min(rows, row + kTile); ++r) {
-        for (size_t c = column; c < std::min(columns, column + kTile); ++c) {
-          to[c * rows + r] = To(from[r * columns + c], T());
-        }
-      }
-    }
-  }
-}
-
 const ParameterSpec& SpecOf(const TensorParameters& parameters, ParameterId id) {
   return parameters.blocks[static_cast<size_t>(id)].spec;
 }
@@ -41,26 +20,15 @@ bool IsFloat(const ParameterSpec& spec) { return spec.data_type == zero::DataTyp
 size_t Rows(const ParameterSpec& spec) { return static_cast<size_t>(spec.shape[0]); }
 size_t Columns(const ParameterSpec& spec) { return static_cast<size_t>(spec.shape[1]); }
 
-void Add(std::span<const float> values, float* to) {
-  for (size_t i = 0; i < values.size(); ++i) to[i] += values[i];
-}
-void Add(std::span<const float> values, BFloat16* to) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    to[i] = BFloat16::FromFloat(to[i].ToFloat() + values[i]);
-  }
-}
-
 template <typename T>
-absl::Status Put(std::span<const float> gradient, bool adds, T* to) {
-  if (adds) {
-    Add(gradient, to);
-    return absl::OkStatus();
-  }
+absl::Status Put(collectives::LinearScratch& scratch, std::span<const float> gradient, bool adds,
+                 T* to) {
+  collectives::OperandMath<T>& math = scratch.math().template Of<T>();
+  if (adds) return math.AddRounded(gradient, to);
   if constexpr (std::is_same_v<T, float>) {
-    std::ranges::copy(gradient, to);
-    return absl::OkStatus();
+    return scratch.math().Copy(gradient.data(), gradient.size_bytes(), to);
   } else {
-    return collectives::Convert(gradient, std::span<T>(to, gradient.size()));
+    return math.Round(gradient, to);
   }
 }
 
@@ -86,13 +54,14 @@ absl::StatusOr<Converted<float>> ValuesOf(collectives::LinearScratch& scratch,
 }
 
 template <typename T>
-absl::Status Give(ParameterUse& use, const TensorParameters& parameters, ParameterId id,
+absl::Status Give(collectives::LinearScratch& scratch, ParameterUse& use,
+                  const TensorParameters& parameters, ParameterId id,
                   std::span<const float> gradient) {
   const bool adds = use.GradientAccumulates(id);
   if (IsFloat(SpecOf(parameters, id))) {
-    return Put(gradient, adds, reinterpret_cast<float*>(use.Gradient(id)));
+    return Put(scratch, gradient, adds, reinterpret_cast<float*>(use.Gradient(id)));
   }
-  return Put(gradient, adds, reinterpret_cast<T*>(use.Gradient(id)));
+  return Put(scratch, gradient, adds, reinterpret_cast<T*>(use.Gradient(id)));
 }
 
 template <typename T>
@@ -110,7 +79,8 @@ absl::StatusOr<HalfValues<T>> HalfValues<T>::Of(collectives::LinearScratch& scra
                         collectives::ElementBlock<T>* turned) {
     GEMINID_ASSIGN_OR_RETURN(*turned, scratch.Take<T>("a matrix that is turned", matrix->size()));
     const ParameterSpec& spec = SpecOf(parameters, id);
-    Transpose(matrix->data(), Rows(spec), Columns(spec), turned->data());
+    GEMINID_RETURN_IF_ERROR(scratch.math().template Of<T>().Transpose(
+        Rows(spec), Columns(spec), matrix->data(), turned->data()));
     *matrix = turned->all();
     return absl::OkStatus();
   };
@@ -138,32 +108,33 @@ absl::StatusOr<HalfGradients> HalfGradients::Allocate(collectives::LinearScratch
 }
 
 template <typename T>
-absl::Status HalfGradients::Give(ParameterUse& use, const TensorParameters& parameters,
-                                 const TensorHalf& half) const {
+absl::Status HalfGradients::Give(collectives::LinearScratch& scratch, ParameterUse& use,
+                                 const TensorParameters& parameters, const TensorHalf& half) const {
   for (const auto& [id, gradient] : {std::pair(half.w1, w1), std::pair(half.w2, w2)}) {
     if (half.layout == Layout::kOutIn) {
-      GEMINID_RETURN_IF_ERROR(trainer::Give<T>(use, parameters, id, gradient));
+      GEMINID_RETURN_IF_ERROR(trainer::Give<T>(scratch, use, parameters, id, gradient));
       continue;
     }
     // A matrix in the other layout is used once, so its gradient is written, never added.
     const ParameterSpec& spec = SpecOf(parameters, id);
-    Transpose(gradient.data(), Columns(spec), Rows(spec), reinterpret_cast<T*>(use.Gradient(id)));
+    GEMINID_RETURN_IF_ERROR(scratch.math().template Of<T>().TransposeRounded(
+        Columns(spec), Rows(spec), gradient.data(), reinterpret_cast<T*>(use.Gradient(id))));
   }
-  if (half.b1) GEMINID_RETURN_IF_ERROR(trainer::Give<T>(use, parameters, *half.b1, b1));
-  return half.b2 ? trainer::Give<T>(use, parameters, *half.b2, b2) : absl::OkStatus();
+  if (half.b1) GEMINID_RETURN_IF_ERROR(trainer::Give<T>(scratch, use, parameters, *half.b1, b1));
+  return half.b2 ? trainer::Give<T>(scratch, use, parameters, *half.b2, b2) : absl::OkStatus();
 }
 
-#define GEMINID_INSTANTIATE(T)                                                          \
-  template std::span<const T> MatrixOf<T>(const ParameterUse&, const TensorParameters&, \
-                                          ParameterId);                                 \
-  template absl::StatusOr<Converted<float>> ValuesOf<T>(                                \
-      collectives::LinearScratch&, const ParameterUse&, const TensorParameters&,        \
-      std::optional<ParameterId>);                                                      \
-  template absl::Status Give<T>(ParameterUse&, const TensorParameters&, ParameterId,    \
-                                std::span<const float>);                                \
-  template struct HalfValues<T>;                                                        \
-  template absl::Status HalfGradients::Give<T>(ParameterUse&, const TensorParameters&,  \
-                                               const TensorHalf&) const;
+#define GEMINID_INSTANTIATE(T)                                                                 \
+  template std::span<const T> MatrixOf<T>(const ParameterUse&, const TensorParameters&,        \
+                                          ParameterId);                                        \
+  template absl::StatusOr<Converted<float>> ValuesOf<T>(                                       \
+      collectives::LinearScratch&, const ParameterUse&, const TensorParameters&,               \
+      std::optional<ParameterId>);                                                             \
+  template absl::Status Give<T>(collectives::LinearScratch&, ParameterUse&,                    \
+                                const TensorParameters&, ParameterId, std::span<const float>); \
+  template struct HalfValues<T>;                                                               \
+  template absl::Status HalfGradients::Give<T>(collectives::LinearScratch&, ParameterUse&,     \
+                                               const TensorParameters&, const TensorHalf&) const;
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(BFloat16)
 #undef GEMINID_INSTANTIATE

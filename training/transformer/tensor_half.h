@@ -29,7 +29,8 @@ absl::StatusOr<collectives::Converted<float>> ValuesOf(collectives::LinearScratc
 
 // Puts a gradient in the place of such a block's values, or adds it to what is there.
 template <typename T>
-absl::Status Give(ParameterUse& use, const TensorParameters& parameters, ParameterId id,
+absl::Status Give(collectives::LinearScratch& scratch, ParameterUse& use,
+                  const TensorParameters& parameters, ParameterId id,
                   std::span<const float> gradient);
 
 // Matrices as [out, in], for which those of the other layout are turned.
@@ -50,8 +51,8 @@ struct HalfGradients {
                                                 const TensorHalf& half);
   // To the source, as the blocks lie.
   template <typename T>
-  absl::Status Give(ParameterUse& use, const TensorParameters& parameters,
-                    const TensorHalf& half) const;
+  absl::Status Give(collectives::LinearScratch& scratch, ParameterUse& use,
+                    const TensorParameters& parameters, const TensorHalf& half) const;
 
   std::span<float> w1, b1, w2, b2;
   collectives::FloatBlock storage;

@@ -1,6 +1,5 @@
 #include "training/transformer/tensor_layers.h"
 
-#include <algorithm>
 #include <type_traits>
 
 #include "base/status_macros.h"
@@ -80,14 +79,12 @@ absl::StatusOr<TensorLayers<T>> TensorLayers<T>::Make(const ModelConfig& config,
 template struct TensorLayers<float>;
 template struct TensorLayers<kernels::BFloat16>;
 
-TableExchange::TableExchange(const TensorGrid& grid, collectives::Communicator& ranks)
-    : ranks_(ranks), across_(ranks.Rank()) {
+RankAcross::RankAcross(const TensorGrid& grid, int rank) : across_(rank) {
   needed_ = grid.mode() == TensorMode::k2D || grid.mode() == TensorMode::k25D;
   if (!needed_) return;
-  const auto at = [&](int rank, GridAxis axis) {
-    return grid.mesh().Coordinate(rank, collectives::Name(axis));
+  const auto at = [&](int of, GridAxis axis) {
+    return grid.mesh().Coordinate(of, collectives::Name(axis));
   };
-  const int rank = ranks.Rank();
   across_ = 0;
   while (at(across_, GridAxis::kDepth) != at(rank, GridAxis::kDepth) ||
          at(across_, GridAxis::kRow) != at(rank, GridAxis::kColumn) ||
@@ -95,17 +92,5 @@ TableExchange::TableExchange(const TensorGrid& grid, collectives::Communicator& 
     ++across_;
   }
 }
-
-template <typename T>
-absl::Status TableExchange::Across(std::span<const T> mine, std::span<T> theirs) {
-  if (across_ == ranks_.Rank()) {
-    std::ranges::copy(mine, theirs.begin());
-    return absl::OkStatus();
-  }
-  return ranks_.SendReceive(mine, across_, theirs, across_);
-}
-template absl::Status TableExchange::Across(std::span<const float>, std::span<float>);
-template absl::Status TableExchange::Across(std::span<const kernels::BFloat16>,
-                                            std::span<kernels::BFloat16>);
 
 }  // namespace geminid::trainer

@@ -61,22 +61,19 @@ struct TensorLayers {
                                            collectives::LinearScratch& scratch);
 };
 
-// Exchanges the blocks of a token table that is also the output layer, in 2D and 2.5D. There the
-// output layer needs another block of the table than the embedding: the block of the rank with row
-// and column of the grid swapped.
-class TableExchange {
+// The block of a token table that is also the output layer, in 2D and 2.5D. There the output layer
+// needs another block of the table than the embedding: the block of the rank with row and column of
+// the grid swapped.
+class RankAcross {
  public:
-  // `ranks` are those of the grid; they outlive this object.
-  TableExchange(const collectives::TensorGrid& grid, collectives::Communicator& ranks);
+  // Of `rank`.
+  RankAcross(const collectives::TensorGrid& grid, int rank);
 
   // Whether blocks differ. A rank on the grid's diagonal then exchanges with itself.
   bool is_needed() const { return needed_; }
-  // Gives the rank across this one's block, and takes its.
-  template <typename T>
-  absl::Status Across(std::span<const T> mine, std::span<T> theirs);
+  int rank() const { return across_; }
 
  private:
-  collectives::Communicator& ranks_;
   bool needed_ = false;
   int across_ = 0;
 };

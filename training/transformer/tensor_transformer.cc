@@ -1,12 +1,14 @@
 #include "training/transformer/tensor_transformer.h"
 
-#include <algorithm>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "training/nn/gpu_layer_math.h"
+#include "training/nn/parallel/tensor/host_layer_math.h"
+#include "training/nn/rotary_upload.h"
 #include "training/nn/workspace_memory.h"
 #include "training/transformer/decoder.h"
 #include "training/transformer/ends.h"
@@ -27,11 +29,6 @@ struct KeptHalf final : KeptSublayer {
   FloatBlock statistics;
   ElementBlock<T> normed, inner;
 };
-
-float ToFloat(float value) { return value; }
-float ToFloat(kernels::BFloat16 value) { return value.ToFloat(); }
-void Store(float value, float* to) { *to = value; }
-void Store(float value, kernels::BFloat16* to) { *to = kernels::BFloat16::FromFloat(value); }
 
 template <typename Element>
 std::span<Element> Cut(std::span<Element> all, const Range& range) {
@@ -69,9 +66,13 @@ class GridLayers final : public DecoderLayers<T> {
         shape_(shape),
         pieces_(around.pieces),
         blocks_(blocks),
-        scratch_(around.threads, memory_),
-        exchange_(around.groups.grid(), around.ranks),
-        has_loss_(around.groups.rank() == 0) {
+        math_(MathOf(around, memory_, &gpu_)),
+        scratch_(*math_, memory_),
+        host_ranks_(around.ranks),
+        ranks_(around.gpu ? around.gpu->ranks : host_ranks_),
+        across_(around.groups.grid(), around.groups.rank()),
+        has_loss_(around.groups.rank() == 0),
+        rotary_(model) {
     for (size_t sequence = 0; sequence < shape_.sequences; ++sequence) {
       for (const Positions::Run& run : pieces_.positions.RunsOf(shape_.sequence_length)) {
         for (size_t i = 0; i < run.count; ++i) {
@@ -110,6 +111,10 @@ class GridLayers final : public DecoderLayers<T> {
 
   absl::Status Begin(Run& run, const MicroBatch& batch) override {
     memory_.Bind(run.source.workspace());
+    if (gpu_ != nullptr) {
+      gpu_->Bind(run.source.workspace());
+      GEMINID_RETURN_IF_ERROR(UploadRotary(run, batch));
+    }
     GEMINID_ASSIGN_OR_RETURN(run.tokens, UploadTokens(run.resources, /*layers=*/nullptr, batch));
     return absl::OkStatus();
   }
@@ -123,8 +128,9 @@ class GridLayers final : public DecoderLayers<T> {
     if (blocks_.position_table) {
       GEMINID_ASSIGN_OR_RETURN(const FloatBlock more, Take("learned positions", elements()));
       GEMINID_ASSIGN_OR_RETURN(const auto table, Value(use, blocks_.position_table));
-      GEMINID_RETURN_IF_ERROR(layers_.positions->Forward(PositionsHere(), table.all(), more.all()));
-      for (size_t i = 0; i < more.size(); ++i) out.all()[i] += more.data()[i];
+      GEMINID_ASSIGN_OR_RETURN(const PositionIds ids, PositionsHere(run));
+      GEMINID_RETURN_IF_ERROR(layers_.positions->Forward(ids.all, table.all(), more.all()));
+      GEMINID_RETURN_IF_ERROR(math_->Of<float>().AddWide(more.all(), out.all().data()));
     }
     return out.Round();
   }
@@ -133,8 +139,8 @@ class GridLayers final : public DecoderLayers<T> {
     GEMINID_RETURN_IF_ERROR(
         TableBackward(use, *layers_.tokens, IdsOf(run), blocks_.token_table, dx.all()));
     if (!blocks_.position_table) return absl::OkStatus();
-    return TableBackward(use, *layers_.positions, PositionsHere(), *blocks_.position_table,
-                         dx.all());
+    GEMINID_ASSIGN_OR_RETURN(const PositionIds ids, PositionsHere(run));
+    return TableBackward(use, *layers_.positions, ids.all, *blocks_.position_table, dx.all());
   }
 
   absl::StatusOr<std::unique_ptr<KeptSublayer>> Keep(const Resources& resources,
@@ -160,7 +166,7 @@ class GridLayers final : public DecoderLayers<T> {
     GEMINID_ASSIGN_OR_RETURN(const auto passing, RoomUnless(kept, run, which));
     GEMINID_ASSIGN_OR_RETURN(const auto out, Rounding(flow.out));
     GEMINID_RETURN_IF_ERROR(Compute(use, which, flow.x, Either(kept, passing), out.all()));
-    for (size_t i = 0; i < elements(); ++i) out.all()[i] += ToFloat(flow.residual[i]);
+    GEMINID_RETURN_IF_ERROR(Operands().AddWide(OfStream(flow.residual), out.all().data()));
     return out.Round();
   }
 
@@ -173,10 +179,8 @@ class GridLayers final : public DecoderLayers<T> {
     GEMINID_RETURN_IF_ERROR(LayersBackward(use, which, half, OfStream(flow.dy), dn.all()));
     GEMINID_RETURN_IF_ERROR(
         NormBackward(use, PlacesOf(which).norm, flow.x, half.statistics, dn.all()));
-    for (size_t i = 0; i < elements(); ++i) {
-      Store(ToFloat(flow.residual[i]) + dn.data()[i], &flow.dx[i]);
-    }
-    return absl::OkStatus();
+    GEMINID_RETURN_IF_ERROR(Operands().AddWide(OfStream(flow.residual), dn.data()));
+    return Operands().Round(dn.all(), flow.dx);
   }
 
   absl::StatusOr<double> Loss(Run& run, const ParameterUse& use, const T* x) override {
@@ -208,8 +212,30 @@ class GridLayers final : public DecoderLayers<T> {
     std::span<const T> weight;
   };
 
+  // `gpu` becomes the result, or null if the host computes.
+  static std::unique_ptr<collectives::LayerMath> MathOf(const TensorSurroundings& around,
+                                                        WorkspaceMemory& memory,
+                                                        GpuLayerMath** gpu) {
+    *gpu = nullptr;
+    if (!around.gpu) return collectives::MakeHostLayerMath(around.threads, memory);
+    std::unique_ptr<GpuLayerMath> made = GpuLayerMath::Make(around.gpu->math, around.gpu->queue);
+    *gpu = made.get();
+    return made;
+  }
+
   size_t elements() const { return layers_.norm->blocks().x.elements(); }
-  bool is_exchanged() const { return config().tied_output() && exchange_.is_needed(); }
+  bool is_exchanged() const { return config().tied_output() && across_.is_needed(); }
+  collectives::OperandMath<T>& Operands() { return math_->template Of<T>(); }
+
+  // The tables of the micro-batch's positions, on the GPU. `run` holds them.
+  absl::Status UploadRotary(Run& run, const MicroBatch& batch) {
+    if (config().family == Family::kGpt2) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(run.rotary, rotary_.template Of<T>(run.resources, batch.positions,
+                                                                batch.shape.sequence_length));
+    const RotaryTables tables = rotary_.Pointers(*run.rotary);
+    layers_.attention->ReadTable({.cos = tables.cos, .sin = tables.sin});
+    return absl::OkStatus();
+  }
 
   // Of the residual stream, this rank's.
   template <typename Element>
@@ -235,8 +261,22 @@ class GridLayers final : public DecoderLayers<T> {
     return Cut(std::span<const int32_t>(run.tokens.data(), shape_.tokens()),
                layers_.tokens->blocks().ids);
   }
-  std::span<const int32_t> PositionsHere() const {
-    return Cut(std::span(positions_), layers_.tokens->blocks().ids);
+  // Their positions, in the layers' memory.
+  struct PositionIds {
+    Scratch<int32_t> storage;  // of a copy on the GPU
+    std::span<const int32_t> all;
+  };
+  absl::StatusOr<PositionIds> PositionsHere(const Run& run) const {
+    PositionIds ids = {.storage = {},
+                       .all = Cut(std::span(positions_), layers_.tokens->blocks().ids)};
+    if (gpu_ == nullptr) return ids;
+    GEMINID_ASSIGN_OR_RETURN(ids.storage,
+                             Scratch<int32_t>::Allocate(run.resources, ids.all.size()));
+    GEMINID_RETURN_IF_ERROR(
+        KernelsFor<T>(run.resources)
+            .Upload(run.resources, ids.all.data(), ids.all.size_bytes(), ids.storage.data()));
+    ids.all = {ids.storage.data(), ids.all.size()};
+    return ids;
   }
   std::span<const int32_t> TargetsOf(const Run& run) const {
     return Cut(std::span(run.targets(), shape_.tokens()), layers_.loss->block().rows);
@@ -270,10 +310,10 @@ class GridLayers final : public DecoderLayers<T> {
       return layers_.norm->Forward(OfStream(x), gain.all(), shift.all(), statistics.all(), normed);
     } else {
       GEMINID_ASSIGN_OR_RETURN(const FloatBlock wide, Take("a norm in fp32", elements()));
-      GEMINID_RETURN_IF_ERROR(collectives::Convert(OfStream(x), wide.all()));
+      GEMINID_RETURN_IF_ERROR(Operands().Widen(OfStream(x), wide.data()));
       GEMINID_RETURN_IF_ERROR(
           layers_.norm->Forward(wide.all(), gain.all(), shift.all(), statistics.all(), wide.all()));
-      return collectives::Convert(std::span<const float>(wide.all()), normed);
+      return Operands().Round(wide.all(), normed.data());
     }
   }
 
@@ -304,7 +344,7 @@ class GridLayers final : public DecoderLayers<T> {
             kept.inner.all(), dy, {dn, gradients.w1, gradients.b1, gradients.w2, gradients.b2});
       }));
     }
-    return gradients.Give<T>(use, blocks_, half);
+    return gradients.Give<T>(scratch_, use, blocks_, half);
   }
 
   // In the place of the gradient of what the norm gave, that of what it took.
@@ -322,8 +362,8 @@ class GridLayers final : public DecoderLayers<T> {
           layers_.norm->Backward(wide.all(), values.all(), statistics.all(), gradient,
                                  {.x = gradient, .gamma = gain, .beta = shift}));
     }
-    GEMINID_RETURN_IF_ERROR(Give<T>(use, blocks_, place.gain, gain));
-    return place.shift ? Give<T>(use, blocks_, *place.shift, shift) : absl::OkStatus();
+    GEMINID_RETURN_IF_ERROR(Give<T>(scratch_, use, blocks_, place.gain, gain));
+    return place.shift ? Give<T>(scratch_, use, blocks_, *place.shift, shift) : absl::OkStatus();
   }
 
   absl::StatusOr<Output> ComputeOutput(const ParameterUse& use, const T* x) {
@@ -339,7 +379,7 @@ class GridLayers final : public DecoderLayers<T> {
     output.weight = MatrixOf<T>(use, blocks_, blocks_.output);
     if (is_exchanged()) {
       GEMINID_RETURN_IF_ERROR(take(output.weight.size(), &output.table));
-      GEMINID_RETURN_IF_ERROR(exchange_.Across(output.weight, output.table.all()));
+      GEMINID_RETURN_IF_ERROR(ranks_.Exchange(output.weight, output.table.all(), across_.rank()));
       output.weight = output.table.all();
     }
     GEMINID_RETURN_IF_ERROR(
@@ -361,17 +401,17 @@ class GridLayers final : public DecoderLayers<T> {
                                                        {.x = dx, .w = dw.all(), .bias = {}}));
     }
     const std::span<const float> mine = dw.all();
-    if (!is_exchanged()) return Give<T>(use, blocks_, blocks_.output, mine);
+    if (!is_exchanged()) return Give<T>(scratch_, use, blocks_, blocks_.output, mine);
     // The block that the rank across keeps.
     {
       GEMINID_ASSIGN_OR_RETURN(const auto away,
                                Converted<T>::Of(scratch_, "the gradient of a table", mine));
-      GEMINID_RETURN_IF_ERROR(exchange_.Across(away.all(), output.table.all()));
+      GEMINID_RETURN_IF_ERROR(ranks_.Exchange(away.all(), output.table.all(), across_.rank()));
     }
     GEMINID_ASSIGN_OR_RETURN(const auto here,
                              Converted<float>::Of(scratch_, "the gradient of a table",
                                                   std::span<const T>(output.table.all())));
-    return Give<T>(use, blocks_, blocks_.output, here.all());
+    return Give<T>(scratch_, use, blocks_, blocks_.output, here.all());
   }
 
   absl::StatusOr<double> LossOf(const Run& run, const Output& output) {
@@ -387,16 +427,21 @@ class GridLayers final : public DecoderLayers<T> {
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock gradient,
                              Take("the gradient of a table", layer.blocks().table.elements()));
     GEMINID_RETURN_IF_ERROR(layer.Backward(ids, dx, gradient.all()));
-    return Give<T>(use, blocks_, table, gradient.all());
+    return Give<T>(scratch_, use, blocks_, table, gradient.all());
   }
 
   const MicroBatchShape shape_;
   const TensorPieces pieces_;
   const TensorParameters blocks_;
   WorkspaceMemory memory_;  // of the current micro-batch
+  GpuLayerMath* gpu_;       // `math_` if a GPU computes
+  const std::unique_ptr<collectives::LayerMath> math_;
   collectives::LinearScratch scratch_;
-  TableExchange exchange_;
+  collectives::HostAxisRanks host_ranks_;
+  collectives::AxisRanks& ranks_;  // of the grid, for the layers' memory
+  const RankAcross across_;
   const bool has_loss_;
+  UploadedRotary rotary_;
   TensorLayers<T> layers_;
   std::vector<int32_t> positions_;  // of each token of a micro-batch in its sequence
 };
@@ -409,7 +454,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> MakeTensorTransformer(
   const auto make = [&]<typename T>(T) -> absl::StatusOr<std::unique_ptr<Transformer>> {
     auto layers = std::make_unique<GridLayers<T>>(config, shape, parameters, around);
     GEMINID_RETURN_IF_ERROR(layers->Prepare(around.groups));
-    return MakeDecoder<T>(std::move(layers), HostKernels(), /*threads=*/nullptr);
+    return MakeDecoder<T>(std::move(layers), around.gpu ? around.gpu->math : HostKernels(),
+                          /*threads=*/nullptr);
   };
   return data_type == zero::DataType::kFloat32 ? make(float{}) : make(kernels::BFloat16{});
 }

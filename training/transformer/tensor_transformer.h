@@ -13,10 +13,14 @@
 #define GEMINID_TRAINING_TRANSFORMER_TENSOR_TRANSFORMER_H_
 
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "geminid/communicator.h"
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "training/nn/gpu_queue.h"
+#include "training/nn/model_kernels.h"
+#include "training/nn/parallel/tensor/axis_ranks.h"
 #include "training/nn/parallel/tensor/tensor_groups.h"
 #include "training/nn/tensor_parameters.h"
 #include "training/transformer/tensor_layers.h"
@@ -24,19 +28,27 @@
 
 namespace geminid::trainer {
 
+// How a GPU computes a rank's blocks.
+struct TensorGpu {
+  const ModelKernels& math;
+  GpuQueue& queue;                // of `math`
+  collectives::AxisRanks& ranks;  // of the grid, for memory of the GPUs
+};
+
 struct TensorSurroundings {
-  collectives::TensorGroups& groups;
-  collectives::Communicator& ranks;  // of the grid
+  collectives::TensorGroups& groups;  // for memory of the GPUs if these compute
+  collectives::Communicator& ranks;   // of the grid
   kernels::ThreadPool* threads = nullptr;
   TensorPieces pieces = {};
+  std::optional<TensorGpu> gpu = std::nullopt;  // unset: the host computes
 };
 
 // Every micro-batch has `shape` and the positions of the pieces. All the grid's ranks compute one
 // micro-batch together, and each rank gets all of its tokens. The source's parameters are the
 // blocks of `parameters`. A part's inputs and outputs are blocks, too. The grid's first rank
 // returns the loss; the others return 0. Without dropout. `around` outlives the model.
-// INVALID_ARGUMENT names the size that must be divisible, and the divisor. Remember and NextLogits
-// are UNIMPLEMENTED.
+// INVALID_ARGUMENT names the size that must be divisible, and the divisor; on a GPU also sequences
+// in pieces. Remember and NextLogits are UNIMPLEMENTED.
 absl::StatusOr<std::unique_ptr<Transformer>> MakeTensorTransformer(
     const ModelConfig& config, zero::DataType data_type, const MicroBatchShape& shape,
     const TensorParameters& parameters, const TensorSurroundings& around);

@@ -89,7 +89,7 @@ std::vector<Counted> Count(collectives::TensorGroups& groups) {
     if (ranks.size() == 1) continue;
     Counted& of = counted.emplace_back();
     of.group = {.stride = ranks[1] - ranks[0], .size = static_cast<std::int64_t>(ranks.size())};
-    const auto stats = groups.Along(axis).Stats();
+    const auto stats = groups.OnHost(axis).Stats();
     for (const auto& peer : stats.peers) of.bytes += static_cast<double>(peer.bytes_received);
     of.calls = std::accumulate(stats.operations.begin(), stats.operations.end(), std::uint64_t{0});
   }

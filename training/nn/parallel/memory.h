@@ -48,7 +48,8 @@ class Memory {
 
   virtual ~Memory() = default;
 
-  // Allocates host memory on a cache line, with undefined contents; an empty block for 0 bytes.
+  // Allocates memory on a cache line, with undefined contents; an empty block for 0 bytes. It is
+  // host memory, but for the workspace of layers on a GPU.
   // Errors begin with `what` (the purpose) and the bytes. RESOURCE_EXHAUSTED if memory is short.
   absl::StatusOr<Block> Allocate(std::string_view what, size_t bytes);
 

@@ -1,6 +1,7 @@
 #include "training/nn/parallel/tensor/layer_scratch.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/model/embedding/embedding.h"
 #include "kernels/model/normalisation/norm_part.h"
@@ -120,7 +121,8 @@ kernels::AttentionShape AttentionOfRank(const TensorGrid& grid, const AttentionO
           .heads = heads,
           .kv_heads = heads * options.kv_heads / options.heads,
           .head_dim = options.head_dim,
-          .scale = 1.0F};
+          .scale = 1.0F / std::sqrt(static_cast<float>(options.head_dim)),
+          .window = options.window};
 }
 
 ScratchBytes ScratchOf(const TensorGrid& grid, const AttentionOptions& options,

@@ -3,8 +3,6 @@
 #include <span>
 
 #include "base/status_macros.h"
-#include "kernels/model/elementwise/bias.h"
-#include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::collectives {
 namespace {
@@ -24,16 +22,16 @@ class Linear1DSequence final : public ParallelLinear<T> {
   using ParallelLinear<T>::groups;
   using ParallelLinear<T>::options;
 
-  Communicator& ranks() { return groups().Along(GridAxis::kColumn); }
+  AxisRanks& ranks() { return groups().Along(GridAxis::kColumn); }
   bool first() const { return options().role == LinearRole::kFirst; }
 
   static Exchange Gathering(const T* own, const Block& block, std::span<T> all) {
-    return [part = std::span(own, block.elements()), all](Communicator& ranks) {
+    return [part = std::span(own, block.elements()), all](AxisRanks& ranks) {
       return ranks.AllGather(part, all);
     };
   }
   static Exchange Scattering(std::span<const float> partial, float* own, const Block& block) {
-    return [partial, sum = std::span(own, block.elements())](Communicator& ranks) {
+    return [partial, sum = std::span(own, block.elements())](AxisRanks& ranks) {
       return ranks.ReduceScatter(partial, sum);
     };
   }
@@ -52,7 +50,7 @@ class Linear1DSequence final : public ParallelLinear<T> {
       GEMINID_RETURN_IF_ERROR(Scattering(all.all(), y, blocks().y)(ranks()));
     }
     if (!options().bias) return absl::OkStatus();
-    return kernels::FromKernel(kernels::BiasAdd(blocks().y.rows.count, part_.out, bias, y), "bias");
+    return scratch_.math().AddBias(blocks().y.rows.count, part_.out, bias, y);
   }
 
   absl::Status DoBackward(const T* x, const T* w, const T* dy, float* dx, float* dw,

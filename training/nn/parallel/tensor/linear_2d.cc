@@ -1,6 +1,5 @@
 #include "training/nn/parallel/tensor/linear_2d.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -8,8 +7,6 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "kernels/model/elementwise/bias.h"
-#include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::collectives {
 namespace {
@@ -75,9 +72,8 @@ class Linear2D final : public ParallelLinear<T> {
 
   // The step's block, from the rank at `step` of the axis.
   Begun Fetch(GridAxis axis, const T* own, const Pair& pair, int step) {
-    return groups().Begin(axis, [own, block = pair[Of(step)], step](Communicator& ranks) {
-      if (ranks.Rank() == step) std::copy_n(own, block.size(), block.begin());
-      return ranks.Broadcast(block, step);
+    return groups().Begin(axis, [own, block = pair[Of(step)], step](AxisRanks& ranks) {
+      return ranks.Broadcast(std::span(own, block.size()), block, step);
     });
   }
   // None behind the last.
@@ -87,7 +83,7 @@ class Linear2D final : public ParallelLinear<T> {
 
   // Sums over the axis; the rank at `step` gets the result.
   Begun Sum(GridAxis axis, std::span<const float> partial, float* sum, int step) {
-    return groups().Begin(axis, [partial, sum, step](Communicator& ranks) {
+    return groups().Begin(axis, [partial, sum, step](AxisRanks& ranks) {
       return ranks.Reduce(partial, std::span(sum, partial.size()), step);
     });
   }
@@ -110,13 +106,13 @@ class Linear2D final : public ParallelLinear<T> {
     }
     if (!options().bias) return absl::OkStatus();
     GEMINID_RETURN_IF_ERROR(gathered.Wait());
-    return kernels::FromKernel(kernels::BiasAdd(part_.tokens, part_.out, whole.data(), y), "bias");
+    return scratch_.math().AddBias(part_.tokens, part_.out, whole.data(), y);
   }
 
   Begun GatherBias(const float* bias, std::span<float> whole) {
     if (!options().bias) return Begun();
-    return groups().Begin(kAlongColumn, [own = std::span(bias, blocks().bias.count), whole](
-                                            Communicator& c) { return c.AllGather(own, whole); });
+    return groups().Begin(kAlongColumn, [own = std::span(bias, blocks().bias.count),
+                                         whole](AxisRanks& c) { return c.AllGather(own, whole); });
   }
 
   // The first X travels before the sums of dX, which share the rows with it, so that these are
@@ -179,7 +175,7 @@ class Linear2D final : public ParallelLinear<T> {
     GEMINID_RETURN_IF_ERROR(
         scratch_.products().BackwardBias<T>(part_.tokens, part_.out, dy, whole.data()));
     sums[0] = groups().Begin(
-        kAlongColumn, [whole, db](Communicator& ranks) { return ranks.ReduceScatter(whole, db); });
+        kAlongColumn, [whole, db](AxisRanks& ranks) { return ranks.ReduceScatter(whole, db); });
     sums[1] = SumOverDepth(sums[0], db);
     return absl::OkStatus();
   }
@@ -187,9 +183,9 @@ class Linear2D final : public ParallelLinear<T> {
   // Runs after `sum` and adds up its results over the depths. Does nothing with one depth.
   Begun SumOverDepth(const Begun& sum, std::span<float> values) {
     if (groups().grid().depth() == 1) return Begun();
-    return groups().Begin(GridAxis::kDepth, [before = sum.pending(), values](Communicator& ranks) {
+    return groups().Begin(GridAxis::kDepth, [before = sum.pending(), values](AxisRanks& ranks) {
       GEMINID_RETURN_IF_ERROR(before->Wait());
-      return ranks.AllReduce(values, values);
+      return ranks.AllReduce(values, values, ReduceOp::kSum);
     });
   }
 

@@ -3,8 +3,6 @@
 #include <span>
 
 #include "base/status_macros.h"
-#include "kernels/model/elementwise/bias.h"
-#include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::collectives {
 namespace {
@@ -31,12 +29,12 @@ class Linear3D final : public ParallelLinear<T> {
   static constexpr GridAxis kWeight = GridAxis::kWeight;
 
   static Exchange Gathering(const T* own, const Block& block, std::span<T> whole) {
-    return [part = std::span(own, block.elements()), whole](Communicator& ranks) {
+    return [part = std::span(own, block.elements()), whole](AxisRanks& ranks) {
       return ranks.AllGather(part, whole);
     };
   }
   static Exchange Scattering(std::span<const float> partial, float* own, const Block& block) {
-    return [partial, sum = std::span(own, block.elements())](Communicator& ranks) {
+    return [partial, sum = std::span(own, block.elements())](AxisRanks& ranks) {
       return ranks.ReduceScatter(partial, sum);
     };
   }
@@ -56,7 +54,7 @@ class Linear3D final : public ParallelLinear<T> {
                                                            partial.data(), Into::kOverwrite));
     GEMINID_RETURN_IF_ERROR(Scattering(partial.all(), y, blocks().y)(groups().Along(output_)));
     if (!options().bias) return absl::OkStatus();
-    return kernels::FromKernel(kernels::BiasAdd(blocks().y.rows.count, part_.out, bias, y), "bias");
+    return scratch_.math().AddBias(blocks().y.rows.count, part_.out, bias, y);
   }
 
   // The three gathers travel beside each other, X's also beside the product for dX, whose sum
@@ -108,8 +106,8 @@ class Linear3D final : public ParallelLinear<T> {
   // Of all rows of dY, which are there.
   absl::StatusOr<Begun> BackwardBias(const T* dy, float* db) {
     GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardBias<T>(part_.tokens, part_.out, dy, db));
-    return groups().Begin(kWeight, [sum = std::span(db, part_.out)](Communicator& ranks) {
-      return ranks.AllReduce(sum, sum);
+    return groups().Begin(kWeight, [sum = std::span(db, part_.out)](AxisRanks& ranks) {
+      return ranks.AllReduce(sum, sum, ReduceOp::kSum);
     });
   }
 

@@ -1,4 +1,4 @@
-// Matrix products of one rank's blocks, with their workspace.
+// Matrix products of one rank's blocks.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_
 
@@ -8,25 +8,19 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "kernels/model/matmul/matmul.h"
-#include "kernels/runtime/parallel/thread_pool.h"
-#include "training/nn/parallel/memory.h"
+#include "training/nn/parallel/tensor/layer_math.h"
 #include "training/nn/parallel/tensor/tensor_grid.h"
 
 namespace geminid::collectives {
 
 enum class Into : uint8_t { kOverwrite, kAdd };
 
-// Shapes are those of the blocks. One thread at a time. INTERNAL: a kernel refused its arguments.
-// RESOURCE_EXHAUSTED: there is no memory for a kernel's workspace.
+// Shapes are those of the blocks. One thread at a time. Errors are those of LayerMath.
 class LocalProducts {
  public:
-  // `pool` may be null. `pool` and `memory` outlive this object.
-  explicit LocalProducts(kernels::ThreadPool* pool, Memory& memory = HeapMemory())
-      : pool_(pool), memory_(memory) {}
-
-  kernels::ThreadPool* pool() const { return pool_; }
+  // `math` outlives this object.
+  explicit LocalProducts(LayerMath& math) : math_(math) {}
 
   // Operands are T, float or kernels::BFloat16; results are fp32.
   // y (+)= x w^T.
@@ -48,21 +42,15 @@ class LocalProducts {
   // transfers run at the same time.
   void Watch(std::function<void()> watcher) { watcher_ = std::move(watcher); }
 
-  // A workspace of `bytes` bytes for another kernel.
-  absl::StatusOr<Memory::Block> Workspace(size_t bytes) {
-    return memory_.Allocate("workspace of a sharded layer's kernel", bytes);
-  }
-
  private:
   template <typename T>
   absl::Status Multiply(const kernels::MatmulShape& shape, const T* a, const T* b, float* c);
 
-  kernels::ThreadPool* pool_;
-  Memory& memory_;
+  LayerMath& math_;
   std::function<void()> watcher_;
 };
 
-// The workspace that each product takes from the memory while it runs.
+// The workspace that each product takes on the host, from the memory, while it runs.
 struct ProductBytes {
   size_t forward = 0;
   size_t backward_input = 0;

@@ -13,10 +13,9 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "geminid/buffer.h"
-#include "kernels/numeric/cast/cast.h"
-#include "kernels/runtime/common/absl_status.h"
 #include "kernels/runtime/common/bfloat16.h"
 #include "training/nn/parallel/memory.h"
+#include "training/nn/parallel/tensor/layer_math.h"
 #include "training/nn/parallel/tensor/linear_scratch.h"
 
 namespace geminid::collectives {
@@ -24,14 +23,6 @@ namespace geminid::collectives {
 // Spans of them are exchanged as the buffers that they are.
 template <>
 struct DTypeOfElement<kernels::BFloat16> : std::integral_constant<DType, DType::kBFloat16> {};
-
-// As many of one type as of the other.
-inline absl::Status Convert(std::span<const float> from, std::span<kernels::BFloat16> to) {
-  return kernels::FromKernel(kernels::CastToBFloat16(from.data(), from.size(), to.data()), "cast");
-}
-inline absl::Status Convert(std::span<const kernels::BFloat16> from, std::span<float> to) {
-  return kernels::FromKernel(kernels::CastToFloat(from.data(), from.size(), to.data()), "cast");
-}
 
 // Values as another type: rounded operands, or operands as fp32.
 template <typename To>
@@ -45,7 +36,13 @@ class Converted {
       made.values_ = values;
     } else {
       GEMINID_ASSIGN_OR_RETURN(made.storage_, scratch.Take<To>(what, values.size()));
-      GEMINID_RETURN_IF_ERROR(Convert(values, made.storage_.all()));
+      if constexpr (std::is_same_v<To, float>) {
+        GEMINID_RETURN_IF_ERROR(
+            scratch.math().template Of<From>().Widen(values, made.storage_.data()));
+      } else {
+        GEMINID_RETURN_IF_ERROR(
+            scratch.math().template Of<To>().Round(values, made.storage_.data()));
+      }
       made.values_ = made.storage_.all();
     }
     return made;
@@ -66,6 +63,7 @@ class RoundedResults {
   static absl::StatusOr<RoundedResults> For(LinearScratch& scratch, std::string_view what,
                                             std::span<T> to) {
     RoundedResults made;
+    made.math_ = &scratch.math();
     made.to_ = to;
     if constexpr (std::is_same_v<T, float>) {
       made.values_ = to;
@@ -82,11 +80,12 @@ class RoundedResults {
     if constexpr (std::is_same_v<T, float>) {
       return absl::OkStatus();
     } else {
-      return Convert(std::span<const float>(values_), to_);
+      return math_->Of<T>().Round(values_, to_.data());
     }
   }
 
  private:
+  LayerMath* math_ = nullptr;
   std::span<T> to_;
   FloatBlock storage_;
   std::span<float> values_;

@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "kernels/runtime/common/absl_status.h"
-#include "kernels/runtime/parallel/tasks.h"
 #include "training/nn/parallel/tensor/block_size.h"
 #include "training/nn/parallel/tensor/tensor_layout.h"
 
@@ -76,6 +75,10 @@ template <typename T>
 absl::StatusOr<std::unique_ptr<ParallelAttention<T>>> ParallelAttention<T>::Make(
     TensorGroups& groups, const AttentionOptions& options, LinearScratch& scratch) {
   GEMINID_RETURN_IF_ERROR(CheckHeads(options));
+  if (options.pieces != nullptr && !scratch.math().on_host()) {
+    return absl::InvalidArgumentError(
+        "pieces of sequences beside layers over a grid are attended to on the host alone");
+  }
   const TensorGrid& grid = groups.grid();
   // Every rank has whole heads and whole sequences.
   const ActivationLayout within = LayoutOfX(grid.mode(), LinearRole::kSecond);
@@ -116,7 +119,7 @@ absl::Status ParallelAttention<T>::MakeLayers() {
 
 template <typename T>
 absl::Status ParallelAttention<T>::MakeTable() {
-  if (options_.rotary_theta == 0) return absl::OkStatus();
+  if (options_.rotary_theta == 0 || !scratch_.math().on_host()) return absl::OkStatus();
   const std::vector<size_t>& positions = options_.positions;
   const size_t half = options_.head_dim / 2;
   const size_t rows =
@@ -130,6 +133,7 @@ absl::Status ParallelAttention<T>::MakeTable() {
                      : kernels::RotaryTable(rows, options_.rotary_angles, options_.rotary_length,
                                             cos_.data(), sin_.data()),
                  "table of positions"));
+  table_ = {.cos = cos_.data(), .sin = sin_.data()};
   if (positions.empty()) return absl::OkStatus();
   for (std::vector<float>* table : {&cos_, &sin_}) {
     std::vector<float> mine;
@@ -139,6 +143,7 @@ absl::Status ParallelAttention<T>::MakeTable() {
     }
     *table = std::move(mine);
   }
+  table_ = {.cos = cos_.data(), .sin = sin_.data()};
   return absl::OkStatus();
 }
 
@@ -200,8 +205,8 @@ kernels::HeadsView<Element> ParallelAttention<T>::Section(std::span<Element> qkv
 }
 
 template <typename T>
-absl::Status ParallelAttention<T>::Turn(Rotate rotate, std::span<T> qkv) const {
-  if (cos_.empty()) return absl::OkStatus();
+absl::Status ParallelAttention<T>::Rotate(Rotation rotation, std::span<T> qkv) const {
+  if (table_.cos == nullptr) return absl::OkStatus();
   for (const size_t section : {size_t{0}, size_t{1}}) {
     const kernels::HeadsView<T> heads = Section(qkv, section);
     const kernels::RotaryShape shape = {.batch = shape_.batch,
@@ -210,7 +215,7 @@ absl::Status ParallelAttention<T>::Turn(Rotate rotate, std::span<T> qkv) const {
                                         .head_dim = shape_.head_dim,
                                         .token_stride = heads.token_stride};
     GEMINID_RETURN_IF_ERROR(
-        FromKernel(rotate(shape, cos_.data(), sin_.data(), heads.data), "rotary"));
+        scratch_.math().template Of<T>().Rotate(rotation, shape, table_, heads.data));
   }
   return absl::OkStatus();
 }
@@ -233,22 +238,12 @@ absl::StatusOr<Converted<float>> ParallelAttention<T>::Widened(std::span<const T
 }
 
 template <typename T>
-absl::StatusOr<Memory::Block> ParallelAttention<T>::Workspace() {
-  LocalProducts& products = scratch_.products();
-  const size_t threads = kernels::ThreadsOf(products.pool());
-  return groups_.OrTell(products.Workspace(kernels::AttentionWorkspaceBytes(shape_, threads)));
-}
-
-template <typename T>
 absl::Status ParallelAttention<T>::Attend(const KeptValues<T>& kept) {
   if (options_.pieces != nullptr) return AttendWithOthers(kept);
-  GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace());
   const std::span<const T> qkv = kept.qkv;
-  return FromKernel(
-      kernels::AttentionForward<T>(shape_, Section(qkv, 0), Section(qkv, 1), Section(qkv, 2),
-                                   {kept.attended.data(), second().x.columns.count}, kept.lse,
-                                   workspace.data(), workspace.bytes(), scratch_.products().pool()),
-      "attention");
+  return TellIfRefused(groups_, scratch_.math().template Of<T>().AttentionForward(
+                                    shape_, Section(qkv, 0), Section(qkv, 1), Section(qkv, 2),
+                                    {kept.attended.data(), second().x.columns.count}, kept.lse));
 }
 
 template <typename T>
@@ -266,7 +261,6 @@ template <typename T>
 absl::Status ParallelAttention<T>::AttendBackward(const KeptValues<const T>& kept,
                                                   std::span<const T> dattended, std::span<T> dqkv) {
   if (options_.pieces != nullptr) return AttendBackwardWithOthers(kept, dattended, dqkv);
-  GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace());
   const size_t width = second().x.columns.count;
   const kernels::AttentionSaved<T> saved = {.q = Section(kept.qkv, 0),
                                             .k = Section(kept.qkv, 1),
@@ -274,10 +268,9 @@ absl::Status ParallelAttention<T>::AttendBackward(const KeptValues<const T>& kep
                                             .out = {kept.attended.data(), width},
                                             .dout = {dattended.data(), width},
                                             .lse = kept.lse};
-  return FromKernel(kernels::AttentionBackward<T>(shape_, saved, Section(dqkv, 0), Section(dqkv, 1),
-                                                  Section(dqkv, 2), workspace.data(),
-                                                  workspace.bytes(), scratch_.products().pool()),
-                    "attention backward");
+  return TellIfRefused(groups_,
+                       scratch_.math().template Of<T>().AttentionBackward(
+                           shape_, saved, Section(dqkv, 0), Section(dqkv, 1), Section(dqkv, 2)));
 }
 
 template <typename T>
@@ -320,7 +313,7 @@ absl::Status ParallelAttention<T>::Forward(std::span<const T> x, const Parameter
     GEMINID_RETURN_IF_ERROR(first_->Forward(x, parameters.w_qkv, parameters.b_qkv, qkv.all()));
     GEMINID_RETURN_IF_ERROR(qkv.Round());
   }
-  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryForward<T>, values.qkv));
+  GEMINID_RETURN_IF_ERROR(Rotate(Rotation::kForward, values.qkv));
   GEMINID_RETURN_IF_ERROR(Attend(values));
   return second_->Forward(values.attended, parameters.w_out, parameters.b_out, y);
 }
@@ -354,7 +347,7 @@ absl::Status ParallelAttention<T>::Backward(std::span<const T> x, const Paramete
     }
     GEMINID_RETURN_IF_ERROR(AttendBackward(values, dattended.all(), dqkv.all()));
   }
-  GEMINID_RETURN_IF_ERROR(Turn(kernels::RotaryBackward<T>, dqkv.all()));
+  GEMINID_RETURN_IF_ERROR(Rotate(Rotation::kBackward, dqkv.all()));
   return first_->Backward(x, parameters.w_qkv, dqkv.all(),
                           {.x = gradients.x, .w = gradients.w_qkv, .bias = gradients.b_qkv});
 }

@@ -85,6 +85,10 @@ class ParallelAttention {
   // each token and head, so what has room for them lies as fp32 must.
   size_t kept() const { return OfHeads() + first().y.elements() + second().x.elements(); }
 
+  // On a GPU: the table of positions, in the layers' memory, that later calls read. On the host the
+  // block makes the table itself.
+  void ReadTable(const RotaryTable& table) { table_ = table; }
+
   struct Parameters {
     std::span<const T> w_qkv;
     std::span<const float> b_qkv;  // empty without a bias, as b_out
@@ -135,13 +139,11 @@ class ParallelAttention {
   absl::StatusOr<Taken> OrTell(absl::StatusOr<Taken> taken);
   absl::StatusOr<RoundedResults<T>> Rounding(std::span<T> to);
   absl::StatusOr<Converted<float>> Widened(std::span<const T> values);
-  absl::StatusOr<Memory::Block> Workspace();
 
   // Of what is kept, or of its gradient: queries, keys, values (sections 0 to 2).
   template <class Element>
   kernels::HeadsView<Element> Section(std::span<Element> qkv, size_t section) const;
-  using Rotate = kernels::Status (*)(const kernels::RotaryShape&, const float*, const float*, T*);
-  absl::Status Turn(Rotate rotate, std::span<T> qkv) const;
+  absl::Status Rotate(Rotation rotation, std::span<T> qkv) const;
   absl::Status Attend(const KeptValues<T>& kept);
   absl::Status AttendWithOthers(const KeptValues<T>& kept);
   absl::Status AttendBackward(const KeptValues<const T>& kept, std::span<const T> dattended,
@@ -155,7 +157,8 @@ class ParallelAttention {
   LinearScratch& scratch_;
   std::unique_ptr<ParallelLinear<T>> first_, second_;
   kernels::AttentionShape shape_;  // of this rank's heads and sequences
-  std::vector<float> cos_, sin_;   // of each token of a sequence; empty without rotary positions
+  std::vector<float> cos_, sin_;   // of each token of a sequence, where the host computes
+  RotaryTable table_;              // null without rotary positions
 };
 
 }  // namespace geminid::collectives

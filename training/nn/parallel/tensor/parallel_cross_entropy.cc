@@ -7,12 +7,10 @@
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "kernels/model/cross_entropy/cross_entropy.h"
-#include "kernels/runtime/common/absl_status.h"
 #include "training/nn/parallel/tensor/block_size.h"
 
 namespace geminid::collectives {
 
-using kernels::FromKernel;
 using kernels::kIgnoredTarget;
 
 absl::StatusOr<Block> BlockOf(const TensorGrid& grid, const LogitsShape& shape, int rank) {
@@ -52,6 +50,7 @@ absl::Status ParallelCrossEntropy::Check(std::span<const float> logits,
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("logits", logits.size(), block_.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("targets", targets.size(), block_.rows.count));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("statistics", statistics, this->statistics()));
+  if (!scratch_.math().on_host()) return absl::OkStatus();
   for (size_t token = 0; token < targets.size(); ++token) {
     if (targets[token] == kIgnoredTarget) continue;
     if (targets[token] >= 0 && static_cast<size_t>(targets[token]) < shape_.vocabulary) continue;
@@ -68,26 +67,29 @@ absl::StatusOr<ParallelCrossEntropy::Loss> ParallelCrossEntropy::Forward(
   const size_t tokens = block_.rows.count;
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock room,
                            groups_.OrTell(scratch_.Take("sums of sharded logits", 2 * tokens)));
-  Communicator& words = groups_.Along(layout_.features.front());
+  LayerMath& math = scratch_.math();
+  AxisRanks& words = groups_.Along(layout_.features.front());
   const std::span<float> max = statistics.first(tokens);
-  GEMINID_RETURN_IF_ERROR(
-      FromKernel(kernels::CrossEntropyPartMax(part_, logits.data(), max.data()), "cross-entropy"));
+  GEMINID_RETURN_IF_ERROR(math.LogitsMax(part_, logits.data(), max.data()));
   GEMINID_RETURN_IF_ERROR(words.AllReduce(max, max, ReduceOp::kMax));
   const std::span<float> both = room.all();
   const std::span<float> sums = both.first(tokens), at_target = both.last(tokens);
+  GEMINID_RETURN_IF_ERROR(math.LogitsSums(part_, logits.data(), targets.data(), max.data(),
+                                          sums.data(), at_target.data()));
+  GEMINID_RETURN_IF_ERROR(words.AllReduce(both, both, ReduceOp::kSum));
   GEMINID_RETURN_IF_ERROR(
-      FromKernel(kernels::CrossEntropyPartSums(part_, logits.data(), targets.data(), max.data(),
-                                               sums.data(), at_target.data()),
-                 "cross-entropy"));
-  GEMINID_RETURN_IF_ERROR(words.AllReduce(both, both));
-  std::copy(sums.begin(), sums.end(), statistics.last(tokens).begin());
+      math.Copy(sums.data(), sums.size_bytes(), statistics.last(tokens).data()));
+  GEMINID_ASSIGN_OR_RETURN(const auto word, OnHost<int32_t>::Of(math, targets));
+  GEMINID_ASSIGN_OR_RETURN(const auto most, OnHost<float>::Of(math, max));
+  GEMINID_ASSIGN_OR_RETURN(const auto sums_and_targets, OnHost<float>::Of(math, both));
   std::array<double, 2> loss = {};  // the sum and the count
   for (size_t t = 0; t < tokens; ++t) {
-    if (targets[t] == kIgnoredTarget) continue;
-    loss[0] += std::log(double{sums[t]}) + double{max[t]} - double{at_target[t]};
+    if (word[t] == kIgnoredTarget) continue;
+    loss[0] += std::log(double{sums_and_targets[t]}) + double{most[t]} -
+               double{sums_and_targets[tokens + t]};
     loss[1] += 1;
   }
-  GEMINID_RETURN_IF_ERROR(groups_.AddAlong(layout_.tokens, loss));
+  GEMINID_RETURN_IF_ERROR(groups_.AddOnHost(layout_.tokens, loss));
   return Loss{.sum = loss[0], .counted = static_cast<size_t>(loss[1])};
 }
 
@@ -98,10 +100,8 @@ absl::Status ParallelCrossEntropy::Backward(std::span<const float> logits,
   GEMINID_RETURN_IF_ERROR(Check(logits, targets, statistics.size()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dlogits", dlogits.size(), block_.elements()));
   const float* const max = statistics.data();
-  return FromKernel(
-      kernels::CrossEntropyPartGradient(part_, logits.data(), targets.data(), max,
-                                        max + block_.rows.count, grad_scale, dlogits.data()),
-      "cross-entropy gradient");
+  return scratch_.math().LogitsGradient(part_, logits.data(), targets.data(), max,
+                                        max + block_.rows.count, grad_scale, dlogits.data());
 }
 
 }  // namespace geminid::collectives

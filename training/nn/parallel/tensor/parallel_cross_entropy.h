@@ -47,7 +47,8 @@ absl::StatusOr<Block> BlockOf(const TensorGrid& grid, const LogitsShape& shape, 
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
 // those of the communicators. INVALID_ARGUMENT, before anything is sent, for a span that does not
 // have its block's size and for a target outside the vocabulary. If only some ranks have this
-// error, the others wait for them until their timeout.
+// error, the others wait for them until their timeout. On a GPU targets are not checked: the logit
+// of a target outside the vocabulary counts as 0.
 class ParallelCrossEntropy {
  public:
   // `groups` and `scratch` outlive this object, which holds no memory. INVALID_ARGUMENT like

@@ -4,8 +4,6 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "kernels/model/embedding/embedding.h"
-#include "kernels/runtime/common/absl_status.h"
 #include "training/nn/parallel/tensor/block_size.h"
 
 namespace geminid::collectives {
@@ -93,6 +91,7 @@ ParallelEmbedding::ParallelEmbedding(TensorGroups& groups, const EmbeddingShape&
 
 absl::Status ParallelEmbedding::CheckIds(std::span<const int32_t> ids) const {
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("ids", ids.size(), blocks_.ids.count));
+  if (!scratch_.math().on_host()) return absl::OkStatus();
   for (size_t token = 0; token < ids.size(); ++token) {
     if (ids[token] >= 0 && static_cast<size_t>(ids[token]) < shape_.vocabulary) continue;
     return absl::InvalidArgumentError(
@@ -122,9 +121,8 @@ absl::Status ParallelEmbedding::Forward(std::span<const int32_t> ids, std::span<
     table = room.table.all();
   }
   const std::span<float> partial = room.y.all();
-  GEMINID_RETURN_IF_ERROR(kernels::FromKernel(
-      kernels::EmbeddingForward<float>(part_, ids.data(), table.data(), nullptr, 0, partial.data()),
-      "embedding"));
+  GEMINID_RETURN_IF_ERROR(
+      scratch_.math().EmbeddingForward(part_, ids.data(), table.data(), partial.data()));
   return words_.ReduceScatter(partial, y);
 }
 
@@ -135,16 +133,11 @@ absl::Status ParallelEmbedding::Backward(std::span<const int32_t> ids, std::span
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("the table's gradient", dtable.size(), blocks_.table.elements()));
   GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
-  GEMINID_ASSIGN_OR_RETURN(
-      const Memory::Block workspace,
-      groups_.OrTell(scratch_.products().Workspace(kernels::EmbeddingWorkspaceBytes(part_))));
   GEMINID_RETURN_IF_ERROR(words_.AllGather(dy, room.y.all()));
   dy = room.y.all();
   const std::span<float> partial = gathered_ == nullptr ? dtable : room.table.all();
-  GEMINID_RETURN_IF_ERROR(kernels::FromKernel(
-      kernels::EmbeddingBackward(part_, ids.data(), dy.data(), partial.data(),
-                                 /*accumulate=*/false, workspace.data(), workspace.bytes()),
-      "embedding backward"));
+  GEMINID_RETURN_IF_ERROR(TellIfRefused(
+      groups_, scratch_.math().EmbeddingBackward(part_, ids.data(), dy.data(), partial.data())));
   if (gathered_ != nullptr) return gathered_->ReduceScatter(partial, dtable);
   if (groups_.grid().depth() == 1) return absl::OkStatus();
   return groups_.AddAlong({GridAxis::kDepth}, dtable);

@@ -59,7 +59,8 @@ absl::StatusOr<EmbeddingBlocks> BlocksOf(const TensorGrid& grid, const Embedding
 // All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
 // those of the communicators. INVALID_ARGUMENT, before anything is sent, for a span that does not
 // have its block's size and for an id outside the vocabulary. If only some ranks have this error,
-// the others wait for them until their timeout.
+// the others wait for them until their timeout. On a GPU ids are not checked: the embedding of an
+// id outside the vocabulary is 0.
 class ParallelEmbedding {
  public:
   // `groups` and `scratch` outlive the layer, which holds no memory of its own. INVALID_ARGUMENT as
@@ -93,8 +94,8 @@ class ParallelEmbedding {
   const EmbeddingShape shape_;
   const EmbeddingBlocks blocks_;
   LinearScratch& scratch_;
-  Communicator& words_;           // along which Y is added up
-  Communicator* const gathered_;  // along which the table is gathered; null but in 3D
+  AxisRanks& words_;           // along which Y is added up
+  AxisRanks* const gathered_;  // along which the table is gathered; null but in 3D
   const kernels::EmbeddingShape part_;
 };
 

@@ -4,14 +4,9 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "kernels/model/activation/gelu.h"
-#include "kernels/model/activation/swiglu.h"
-#include "kernels/runtime/common/absl_status.h"
 #include "training/nn/parallel/tensor/block_size.h"
 
 namespace geminid::collectives {
-
-using kernels::FromKernel;
 
 namespace {
 constexpr char kInside[] = "the activations inside a sharded MLP";
@@ -38,25 +33,25 @@ absl::StatusOr<std::unique_ptr<ParallelMlp<T>>> ParallelMlp<T>::Make(TensorGroup
 
 template <typename T>
 absl::Status ParallelMlp<T>::Activate(const T* kept, T* inner) const {
+  OperandMath<T>& math = scratch_.math().Of<T>();
   if (options_.activation == Activation::kGelu) {
-    return FromKernel(kernels::GeluForward(kept, second().x.elements(), inner), "GELU");
+    return math.GeluForward(kept, second().x.elements(), inner);
   }
   const Range gate = outputs_.PartOf(0), up = outputs_.PartOf(1);
   const kernels::SwigluShape shape = {second().x.rows.count, gate.count, first().y.columns.count};
-  return FromKernel(kernels::SwigluForward(shape, kept + gate.begin, kept + up.begin, inner),
-                    "SwiGLU");
+  return math.SwigluForward(shape, kept + gate.begin, kept + up.begin, inner);
 }
 
 template <typename T>
 absl::Status ParallelMlp<T>::ActivateBackward(const T* kept, const T* dinner, T* dkept) const {
+  OperandMath<T>& math = scratch_.math().Of<T>();
   if (options_.activation == Activation::kGelu) {
-    return FromKernel(kernels::GeluBackward(dinner, kept, second().x.elements(), dkept), "GELU");
+    return math.GeluBackward(dinner, kept, second().x.elements(), dkept);
   }
   const Range gate = outputs_.PartOf(0), up = outputs_.PartOf(1);
   const kernels::SwigluShape shape = {second().x.rows.count, gate.count, first().y.columns.count};
-  return FromKernel(kernels::SwigluBackward(shape, dinner, kept + gate.begin, kept + up.begin,
-                                            dkept + gate.begin, dkept + up.begin),
-                    "SwiGLU");
+  return math.SwigluBackward(shape, dinner, kept + gate.begin, kept + up.begin, dkept + gate.begin,
+                             dkept + up.begin);
 }
 
 template <typename T>

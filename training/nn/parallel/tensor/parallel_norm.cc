@@ -1,16 +1,12 @@
 #include "training/nn/parallel/tensor/parallel_norm.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "kernels/runtime/common/absl_status.h"
 #include "training/nn/parallel/tensor/block_size.h"
 
 namespace geminid::collectives {
-
-using kernels::FromKernel;
 
 namespace {
 constexpr char kParameters[] = "parameters of a sharded norm";
@@ -72,8 +68,7 @@ absl::Status ParallelNorm::AddUp(std::span<const float> of_features, std::span<f
 
 absl::Status ParallelNorm::AddRows(std::span<float> sums) {
   GEMINID_RETURN_IF_ERROR(groups_.AddAlong(features_, sums));
-  for (float& sum : sums) sum /= static_cast<float>(options_.hidden);
-  return absl::OkStatus();
+  return scratch_.math().NormMeans(options_.hidden, sums);
 }
 
 absl::Status ParallelNorm::Forward(std::span<const float> x, std::span<const float> gamma,
@@ -87,22 +82,22 @@ absl::Status ParallelNorm::Forward(std::span<const float> x, std::span<const flo
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Y", y.size(), blocks_.x.elements()));
   const size_t gathered = parameter_.gathered.empty() ? 0 : part_.cols;
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock parameters, Take(kParameters, sums_ * gathered));
+  LayerMath& math = scratch_.math();
   const float* const mean = MeanIn(statistics);
   if (!is_rms()) {
     const std::span<float> sums = statistics.last(rows());
-    GEMINID_RETURN_IF_ERROR(FromKernel(NormPartSum(part_, x.data(), sums.data()), "norm"));
+    GEMINID_RETURN_IF_ERROR(math.NormSum(part_, x.data(), sums.data()));
     GEMINID_RETURN_IF_ERROR(AddRows(sums));
   }
   const std::span<float> rstd = statistics.first(rows());
-  GEMINID_RETURN_IF_ERROR(FromKernel(NormPartSquares(part_, x.data(), mean, rstd.data()), "norm"));
+  GEMINID_RETURN_IF_ERROR(math.NormSquares(part_, x.data(), mean, rstd.data()));
   GEMINID_RETURN_IF_ERROR(AddRows(rstd));
-  for (float& row : rstd) row = 1.0F / std::sqrt(row + options_.epsilon);
+  GEMINID_RETURN_IF_ERROR(math.NormInverseRoots(options_.epsilon, rstd));
   GEMINID_ASSIGN_OR_RETURN(const float* const scale,
                            Gathered(gamma, parameters.all().first(gathered)));
   GEMINID_ASSIGN_OR_RETURN(const float* const shift,
                            Gathered(beta, parameters.all().last(gathered)));
-  return FromKernel(NormPartForward(part_, x.data(), mean, rstd.data(), scale, shift, y.data()),
-                    "norm");
+  return math.NormForward(part_, x.data(), {mean, rstd.data(), scale, shift}, y.data());
 }
 
 absl::Status ParallelNorm::Backward(std::span<const float> x, std::span<const float> gamma,
@@ -123,9 +118,6 @@ absl::Status ParallelNorm::Backward(std::span<const float> x, std::span<const fl
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock of_features,
                            Take("gradients of a sharded norm", sums_ * gathered));
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock of_rows, Take("sums of rows", sums_ * rows()));
-  GEMINID_ASSIGN_OR_RETURN(
-      const Memory::Block workspace,
-      groups_.OrTell(scratch_.products().Workspace(NormPartWorkspaceBytes(part_))));
   GEMINID_ASSIGN_OR_RETURN(const float* const scale, Gathered(gamma, parameters.all()));
   const kernels::NormPartBackwardArgs args = {.dy = dy.data(),
                                               .x = x.data(),
@@ -134,19 +126,18 @@ absl::Status ParallelNorm::Backward(std::span<const float> x, std::span<const fl
                                               .rstd = statistics.data()};
   const std::span<float> sums = of_rows.all();
   float* const second = is_rms() ? nullptr : sums.data() + rows();
-  GEMINID_RETURN_IF_ERROR(
-      FromKernel(NormPartGradientSums(part_, args, sums.data(), second), "norm's gradient"));
+  LayerMath& math = scratch_.math();
+  GEMINID_RETURN_IF_ERROR(math.NormGradientSums(part_, args, sums.data(), second));
   GEMINID_RETURN_IF_ERROR(AddRows(sums));
   const bool is_kept = gathered == 0;
   const std::span<float> whole = of_features.all();
   const std::span<float> dgamma = is_kept ? gradients.gamma : whole.first(part_.cols);
   const std::span<float> dbeta =
       is_rms() ? std::span<float>() : (is_kept ? gradients.beta : whole.last(part_.cols));
-  GEMINID_RETURN_IF_ERROR(FromKernel(
-      NormPartBackward(part_, args, sums.data(), second,
-                       {.dx = gradients.x.data(), .dgamma = dgamma.data(), .dbeta = dbeta.data()},
-                       workspace.data(), workspace.bytes()),
-      "norm's gradient"));
+  GEMINID_RETURN_IF_ERROR(TellIfRefused(
+      groups_, math.NormBackward(
+                   part_, args, sums.data(), second,
+                   {.dx = gradients.x.data(), .dgamma = dgamma.data(), .dbeta = dbeta.data()})));
   GEMINID_RETURN_IF_ERROR(AddUp(dgamma, gradients.gamma));
   return is_rms() ? absl::OkStatus() : AddUp(dbeta, gradients.beta);
 }

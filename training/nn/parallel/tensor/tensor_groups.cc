@@ -9,7 +9,8 @@
 namespace geminid::collectives {
 
 absl::StatusOr<std::unique_ptr<TensorGroups>> TensorGroups::Connect(const TensorGrid& grid,
-                                                                    Communicator& ranks) {
+                                                                    Communicator& ranks,
+                                                                    const ConnectDevices& devices) {
   Groups groups;
   for (int index = 0; index < kGridAxes; ++index) {
     const auto axis = static_cast<GridAxis>(index);
@@ -17,8 +18,13 @@ absl::StatusOr<std::unique_ptr<TensorGroups>> TensorGroups::Connect(const Tensor
     GEMINID_ASSIGN_OR_RETURN(auto connected, grid.mesh().Connect(ranks, {Name(axis)}));
     Group& group = groups[static_cast<size_t>(index)];
     group.ranks = connected.get();
-    if (connected->WorldSize() == 1) {
-      group.alone = std::move(connected);
+    if (devices != nullptr) {
+      GEMINID_ASSIGN_OR_RETURN(group.layers, devices(*connected));
+    } else {
+      group.layers = std::make_unique<HostAxisRanks>(*connected);
+    }
+    if (devices != nullptr || connected->WorldSize() == 1) {
+      group.own = std::move(connected);
     } else {
       GEMINID_ASSIGN_OR_RETURN(group.queue, AsyncCommunicator::Start(std::move(connected)));
     }
@@ -31,13 +37,22 @@ TensorGroups::TensorGroups(const TensorGrid& grid, int rank, Groups groups)
 
 Begun TensorGroups::Begin(GridAxis axis, Exchange operations) {
   const Group& group = groups_[static_cast<size_t>(axis)];
-  if (group.queue == nullptr) return Begun(Pending(operations(*group.ranks)));
-  return Begun(group.queue->Run(std::move(operations)));
+  if (group.queue == nullptr) return Begun(Pending(operations(*group.layers)));
+  return Begun(group.queue->Run([&group, operations = std::move(operations)](Communicator&) {
+    return operations(*group.layers);
+  }));
 }
 
 absl::Status TensorGroups::AddAlong(const Axes& axes, Buffer values) {
   for (const GridAxis axis : axes) {
-    GEMINID_RETURN_IF_ERROR(Along(axis).AllReduce(values, values));
+    GEMINID_RETURN_IF_ERROR(Along(axis).AllReduce(values, values, ReduceOp::kSum));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorGroups::AddOnHost(const Axes& axes, Buffer values) {
+  for (const GridAxis axis : axes) {
+    GEMINID_RETURN_IF_ERROR(OnHost(axis).AllReduce(values, values));
   }
   return absl::OkStatus();
 }
@@ -45,6 +60,7 @@ absl::Status TensorGroups::AddAlong(const Axes& axes, Buffer values) {
 void TensorGroups::Abort(const std::string& reason) {
   for (const Group& group : groups_) {
     if (group.queue != nullptr) group.queue->Abort(reason);
+    if (group.queue == nullptr && group.layers != nullptr) group.layers->Abort(reason);
   }
 }
 

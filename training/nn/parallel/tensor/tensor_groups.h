@@ -13,6 +13,7 @@
 #include "geminid/async_communicator.h"
 #include "geminid/communicator.h"
 #include "training/nn/parallel/memory.h"
+#include "training/nn/parallel/tensor/axis_ranks.h"
 #include "training/nn/parallel/tensor/begun.h"
 #include "training/nn/parallel/tensor/tensor_grid.h"
 #include "training/nn/parallel/tensor/tensor_layout.h"
@@ -20,28 +21,36 @@
 namespace geminid::collectives {
 
 // Operations that the ranks of a group run together.
-using Exchange = std::function<absl::Status(Communicator&)>;
+using Exchange = std::function<absl::Status(AxisRanks&)>;
+
+// Makes, of the ranks along an axis, what exchanges the memory of their devices. The communicator
+// outlives the result.
+using ConnectDevices =
+    std::function<absl::StatusOr<std::unique_ptr<AxisRanks>>(Communicator& ranks)>;
 
 class TensorGroups {
  public:
   // A collective of the grid's ranks; `ranks` is their communicator and is not used afterwards.
-  static absl::StatusOr<std::unique_ptr<TensorGroups>> Connect(const TensorGrid& grid,
-                                                               Communicator& ranks);
+  // Null `devices`: the layers' memory is the host's.
+  static absl::StatusOr<std::unique_ptr<TensorGroups>> Connect(
+      const TensorGrid& grid, Communicator& ranks, const ConnectDevices& devices = nullptr);
 
   const TensorGrid& grid() const { return grid_; }
   int rank() const { return rank_; }
 
-  // The communicator of the ranks that differ from this rank only along `axis`, which the grid has.
-  // Do not use it while an operation of Begin runs along this axis.
-  Communicator& Along(GridAxis axis) { return *groups_[static_cast<size_t>(axis)].ranks; }
+  // The ranks that differ from this rank only along `axis`, which the grid has. Do not use them
+  // while an operation of Begin runs along this axis. OnHost is for buffers in host memory.
+  AxisRanks& Along(GridAxis axis) { return *groups_[static_cast<size_t>(axis)].layers; }
+  Communicator& OnHost(GridAxis axis) { return *groups_[static_cast<size_t>(axis)].ranks; }
 
   // Runs operations of the same ranks in the background. Operations along an axis run in the order
   // of these calls, on that axis's thread. All ranks of the group make the same calls in the same
-  // order. If the group has one rank, the operations are done on return.
+  // order. If the group has one rank, or devices compute, the operations are done on return.
   Begun Begin(GridAxis axis, Exchange operations);
 
   // Sums `values` over all ranks that differ only along these axes, one axis after another.
   absl::Status AddAlong(const Axes& axes, Buffer values);
+  absl::Status AddOnHost(const Axes& axes, Buffer values);
 
   // Ends the current and all later waits of the ranks that share an axis with this rank, with
   // ABORTED and `reason`.
@@ -62,9 +71,10 @@ class TensorGroups {
 
  private:
   struct Group {
-    std::unique_ptr<Communicator> alone;       // if the group has one rank
-    std::unique_ptr<AsyncCommunicator> queue;  // if the group has several ranks
-    Communicator* ranks = nullptr;  // of `alone` or `queue`; null if the grid has no such axis
+    std::unique_ptr<Communicator> own;         // if there is no queue
+    std::unique_ptr<AsyncCommunicator> queue;  // if the group has several ranks and hosts compute
+    Communicator* ranks = nullptr;      // of `own` or `queue`; null if the grid has no such axis
+    std::unique_ptr<AxisRanks> layers;  // the same ranks
   };
   using Groups = std::array<Group, kGridAxes>;
 

@@ -82,7 +82,8 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
   if (place_->on_gpu() && options.parallel.needs_host()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--parallel: GPUs do not yet support ring attention, distributed experts, or sequence beside "
+        "--parallel: GPUs do not yet support ring attention, distributed experts, or sequence "
+        "beside "
         "tensor over a grid, and the daemon's device is ",
         around_.session.device_description().name,
         "; take a pipeline, tensor, sequence=ulysses:N or data, or train on the host"));

@@ -145,7 +145,8 @@ absl::Status CheckParallel(const TrainOptions& options) {
   }
   if (options.wants_gpu && options.parallel.needs_host()) {
     return Refuse(
-        "--device cuda does not yet support ring attention, distributed experts, or sequence beside "
+        "--device cuda does not yet support ring attention, distributed experts, or sequence "
+        "beside "
         "tensor over a grid; take a pipeline, tensor, sequence=ulysses:N or data, or train on the "
         "host");
   }

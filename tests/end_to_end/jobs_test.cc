@@ -200,7 +200,7 @@ TEST_F(Jobs, LauncherKilledBeforeItsRanksChange_EndsTheRequestAtOnce) {
   ASSERT_EQ(kill(ranks[0], SIGSTOP), 0);  // it does not take the request
   const auto scale = [this] { return Ctl({"scale", "low", "2", "--at-most", "0"}); };
   ASSERT_EQ(scale().first, base::kExitDeadline);
-  EXPECT_THAT(scale().second, HasSubstr("was asked for 2 ranks before"));
+  EXPECT_THAT(scale().second, HasSubstr("was already asked for 2 ranks"));
   ASSERT_EQ(kill(low.pid(), SIGKILL), 0);
   const absl::Time give_up = absl::Now() + absl::Seconds(kSeconds / 2);
   std::string words;

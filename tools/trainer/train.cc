@@ -76,8 +76,9 @@ class RankTrainer {
     phases_.Begin("waiting for the other ranks");
     GEMINID_ASSIGN_OR_RETURN(rank_.world, ConnectRanks(options_, context_));
     phases_.End();
-    absl::Status status = WithDeviceAdvice(RunConnected(), options_, context_.info.world_size,
-                                           static_cast<size_t>(reporter_.report().threads));
+    absl::Status status = RunConnected();  // it finds the number of threads
+    status = WithDeviceAdvice(status, options_, context_.info.world_size,
+                              static_cast<size_t>(reporter_.report().threads));
     phases_.End();
     reporter_.Finish();
     if (status.ok()) return end_->how();

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "base/exit_code.h"
+#include "base/flag_values.h"
 #include "base/processors.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/geminictl/outcome.h"
@@ -103,8 +105,13 @@ void ExpectTheSameNeed(const Words& hardware) {
       arguments.insert(arguments.end(), hardware.begin(), hardware.end());
       const ctl::Outcome outcome = ctl::RunPlan(arguments);
       EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;
+      const uint64_t enough = EnoughDeviceBytes(options, ranks, threads);
       EXPECT_EQ(At(base::MustParse(outcome.out), "trainer_device_bytes").text,
-                std::to_string(EnoughDeviceBytes(options, ranks, threads)))
+                std::to_string(enough))
+          << name << " on " << ranks;
+      // So does the change of the flag that makes it fit.
+      EXPECT_THAT(outcome.out,
+                  testing::HasSubstr(absl::StrCat("--device-memory ", base::ExactBytes(enough))))
           << name << " on " << ranks;
     }
   }

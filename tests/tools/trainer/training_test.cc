@@ -10,10 +10,13 @@
 #include <regex>
 #include <sstream>
 
+#include "base/flag_values.h"
 #include "base/processors.h"
 #include "tests/base/long_tests.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
+#include "training/models/model_config.h"
+#include "training/settings/device_need.h"
 
 namespace geminid::trainer {
 namespace {
@@ -59,22 +62,25 @@ class Training : public testing::Test {
     const std::string peak = Field("device_bytes_peak");
     return std::stod(peak.substr(peak.find("\"non_model\":") + 12));
   }
-  // A run of this shape is refused with little memory, and trains with the size in the refusal.
-  void TrainWithTheSizeNamed(const std::vector<std::string>& shape) {
-    SCOPED_TRACE(testing::PrintToString(shape));
-    const auto with = [&](const std::string& memory) {
-      std::vector<std::string> words = shape;
-      words.insert(words.end(), {"--steps", "2", "--device-memory", memory});
-      return Run(words);
-    };
-    const CommandResult refused = with("64KiB");
+  CommandResult RunWith(std::vector<std::string> shape, const std::string& memory) {
+    shape.insert(shape.end(), {"--steps", "2", "--device-memory", memory});
+    return Run(shape);
+  }
+  // A run of this shape is refused with little memory. Returns the size that the refusal names.
+  std::string SizeNamed(const std::vector<std::string>& shape) {
+    const CommandResult refused = RunWith(shape, "64KiB");
     EXPECT_EQ(refused.code, 7) << refused.err;
     std::smatch said;
-    ASSERT_TRUE(std::regex_search(refused.err, said,
-                                  std::regex("this run trains with --device-memory ([^;]+);")))
-        << refused.err;
-    const CommandResult trained = with(said[1]);
-    EXPECT_EQ(trained.code, 0) << said[1] << ": " << trained.err;
+    const bool names = std::regex_search(
+        refused.err, said, std::regex("this run trains with --device-memory ([^;]+);"));
+    EXPECT_TRUE(names) << refused.err;
+    return names ? said[1].str() : "";
+  }
+  void TrainWithTheSizeNamed(const std::vector<std::string>& shape) {
+    SCOPED_TRACE(testing::PrintToString(shape));
+    const std::string size = SizeNamed(shape);
+    const CommandResult trained = RunWith(shape, size);
+    EXPECT_EQ(trained.code, 0) << size << ": " << trained.err;
   }
   double FirstLoss() const { return std::stod(Field("loss").substr(1)); }
   double LastLoss() const {
@@ -117,6 +123,17 @@ TEST_F(Training, OfOneGradientAStep_SaysWhyItsNoiseIsNotKnown) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err, testing::Not(HasSubstr("noise")));
   EXPECT_THAT(Report(), HasSubstr("give --accumulate 2 (with half the --batch) or --ranks 2"));
+}
+
+// geminictl plan names this number, too (place_test.cc).
+TEST_F(Training, SizeNamedWhereMemoryIsTooLittle_IsThatOfItsThreads) {
+  TrainOptions options;
+  options.model = *FindPreset("gpt2-3m");
+  options.batch = 4;
+  for (const size_t threads : {1, 4}) {
+    EXPECT_EQ(SizeNamed({"--model", "gpt2-3m", "--threads", std::to_string(threads)}),
+              base::ExactBytes(EnoughDeviceBytes(options, /*world_size=*/1, threads)));
+  }
 }
 
 TEST_F(Training, WithEveryPlacement_GivesTheSameBits) {

@@ -73,7 +73,8 @@ absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
   return answer;
 }
 
-// The trainer's own number is more accurate than the estimate of a plan.
+// The trainer's own number replaces the estimate of a plan, which does not know of the fp32 copies
+// that a processor without products of bf16 works on.
 void UseTrainersNumber(PlanAnswer* answer) {
   const forecast::Job& job = answer->job;
   if (!answer->model || !job.only_executable || !forecast::TrainerTrains(*answer->model)) return;
@@ -93,7 +94,7 @@ void UseTrainersNumber(PlanAnswer* answer) {
       answer->forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
   if (host.peak > host.limit || bytes <= job.hardware.usable_bytes()) return;
   for (forecast::Change& change : answer->changes) {
-    if (change.kind != forecast::Change::Kind::kDeviceBytes || bytes >= change.value) continue;
+    if (change.kind != forecast::Change::Kind::kDeviceBytes) continue;
     change.value = bytes;
     change.text = absl::StrCat("--device-memory ", base::ExactBytes(bytes),
                                ": geminid-train trains with it, recomputing activations");

@@ -86,9 +86,12 @@ std::string FitsOn(const PlanAnswer& answer) {
 // The number that geminid-train names in its error for too little memory.
 std::string TrainersNumber(const PlanAnswer& answer) {
   if (!answer.trainer_device_bytes) return "";
-  return absl::StrCat("geminid-train trains it with --device-memory ",
-                      base::ExactBytes(*answer.trainer_device_bytes),
-                      " on each rank, or more, where it recomputes activations.\n");
+  const bool is_more =
+      answer.forecast.fits() && *answer.trainer_device_bytes > answer.job.hardware.usable_bytes();
+  return absl::StrCat(
+      is_more ? "geminid-train may need more, which depends on its processor: it" : "geminid-train",
+      " trains it with --device-memory ", base::ExactBytes(*answer.trainer_device_bytes),
+      " on each rank, or more, where it recomputes activations.\n");
 }
 
 std::string Verdict(const PlanAnswer& answer) {

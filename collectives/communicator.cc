@@ -1,6 +1,7 @@
 #include "geminid/communicator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -49,6 +50,14 @@ absl::Status CheckOverlap(OpKind kind, ConstBuffer whole, ConstBuffer part,
 }
 
 absl::Status CheckReduction(const Operation& operation) {
+  if (operation.reduce > ReduceOp::kMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: there is no reduction %d", Name(operation.kind), static_cast<int>(operation.reduce)));
+  }
+  if (!std::isfinite(operation.scale)) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: scale %g; give a finite number",
+                                                      Name(operation.kind), operation.scale));
+  }
   if (operation.scale == 1.0) return absl::OkStatus();
   if (operation.reduce == ReduceOp::kSum && IsFloating(operation.dtype)) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -16,6 +16,7 @@
 #include "client/c_api/errors.h"
 #include "client/c_api/objects.h"
 #include "client/c_api/optimizer.h"
+#include "client/checkpoint/contents.h"
 #include "geminid/c_api.h"
 #include "geminid/loss_scaler.h"
 #include "geminid/zero.h"
@@ -210,6 +211,7 @@ geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* rank
     GEMINID_ASSIGN_OR_RETURN(auto of_session, Sessions().Find(session));
     GEMINID_ASSIGN_OR_RETURN(auto of_ranks, AllRanks().Find(ranks));
     GEMINID_ASSIGN_OR_RETURN(auto all, ToParameters(parameters, parameter_count));
+    GEMINID_RETURN_IF_ERROR(geminid::checkpoint::CheckNames(all));  // not first where it is saved
     GEMINID_ASSIGN_OR_RETURN(const geminid_engine_options read,
                              Read(options, "options", kGrowthOfEngineOptions));
     GEMINID_ASSIGN_OR_RETURN(auto chosen, ToOptions(read));

@@ -16,10 +16,10 @@ absl::StatusOr<const std::byte*> WeightOf(const zero::Operation& operation, uint
 absl::StatusOr<std::byte*> GradientOf(zero::Operation& operation, uint64_t number,
                                       zero::ParameterId id) {
   if (std::byte* const gradient = operation.Gradient(id); gradient != nullptr) return gradient;
-  return absl::InvalidArgumentError(
-      absl::StrCat("operation ", number, " has no gradient of parameter ",
-                   static_cast<uint32_t>(id),
-                   ": only trained parameters have one, in GEMINID_BACKWARD"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "operation ", number, " has no gradient of parameter ", static_cast<uint32_t>(id),
+      ": only trained parameters have one, in GEMINID_BACKWARD, until they got as many "
+      "as backward_uses says"));
 }
 
 }  // namespace geminid::c_api

@@ -56,8 +56,9 @@ absl::StatusOr<ConnectOptions> ToConnect(const geminid_session_options& given) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<PrivateDaemon>> StartDaemon(const geminid_session_options& given) {
-  PrivateDaemonOptions options;
+absl::StatusOr<std::unique_ptr<PrivateDaemon>> StartDaemon(const geminid_session_options& given,
+                                                           absl::Duration timeout) {
+  PrivateDaemonOptions options = {.timeout = timeout};
   GEMINID_ASSIGN_OR_RETURN(options.binary, Text(given.daemon_program, "daemon_program"));
   GEMINID_ASSIGN_OR_RETURN(options.arguments, FlagsOf(given));
   return PrivateDaemon::Start(options);
@@ -72,7 +73,7 @@ absl::StatusOr<std::shared_ptr<SessionObject>> Connect(const geminid_session_opt
       return absl::InvalidArgumentError(
           "private_daemon starts a daemon of its own; leave `socket` empty");
     }
-    GEMINID_ASSIGN_OR_RETURN(object->daemon, StartDaemon(options));
+    GEMINID_ASSIGN_OR_RETURN(object->daemon, StartDaemon(options, connect.timeout));
     connect.socket = object->daemon->socket();
   }
   GEMINID_ASSIGN_OR_RETURN(object->session, Session::Connect(std::move(connect)));

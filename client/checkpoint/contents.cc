@@ -74,14 +74,14 @@ absl::Status CheckName(const std::string& name) {
                                                  kMetadataKey, "'"));
 }
 
+}  // namespace
+
 absl::Status CheckNames(const std::vector<zero::Parameter>& parameters) {
   for (const zero::Parameter& parameter : parameters) {
     GEMINID_RETURN_IF_ERROR(CheckName(parameter.name));
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 ElementType TypeInFiles(StateKind kind, zero::DataType state_type) {
   const bool small = kind != StateKind::kMaster && state_type == zero::DataType::kBFloat16;

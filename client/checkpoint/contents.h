@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/checkpoint/safetensors.h"
 #include "geminid/zero.h"
@@ -35,6 +36,9 @@ struct Contents {
   std::vector<PlannedFile> files;
   std::map<std::string, TensorPlace> places;  // by tensor name
 };
+
+// INVALID_ARGUMENT names a parameter whose name a file cannot hold.
+absl::Status CheckNames(const std::vector<zero::Parameter>& parameters);
 
 // The tensor name of a parameter's state in the files.
 std::string TensorName(const std::string& parameter, zero::StateKind kind);

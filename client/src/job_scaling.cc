@@ -75,7 +75,7 @@ struct JobScaling::Stubs {
 };
 
 JobScaling::JobScaling(const std::string& socket, absl::Duration timeout)
-    : timeout_(timeout), stubs_(std::make_unique<Stubs>(MakeChannel(socket))) {}
+    : socket_(socket), timeout_(timeout), stubs_(std::make_unique<Stubs>(MakeChannel(socket))) {}
 
 JobScaling::~JobScaling() = default;
 
@@ -156,6 +156,11 @@ absl::StatusOr<std::vector<JobScaling::Rank>> JobScaling::GetRanks(const std::st
     context.set_wait_for_ready(true);  // a restarting daemon will have the sessions
     context.set_deadline(rpc::DeadlineIn(timeout_));
     const grpc::Status status = stubs_->admin->ListSessions(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "no daemon at ", socket_, " said within ", absl::FormatDuration(timeout_),
+          " which ranks of the run it has; see whether it runs, or give another socket"));
+    }
     if (!status.ok()) return FromGrpc(status, "asking which ranks of the run the daemon has");
     for (const v1::SessionInfo& session : response.sessions()) {
       ranks.push_back({.rank = session.rank(),

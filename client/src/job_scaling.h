@@ -97,6 +97,7 @@ class JobScaling {
  private:
   struct Stubs;
   absl::StatusOr<Room> GetMemory();  // without the rest
+  const std::string socket_;
   const absl::Duration timeout_;
   const std::unique_ptr<Stubs> stubs_;
 };

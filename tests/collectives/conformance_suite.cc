@@ -574,6 +574,11 @@ TEST_P(Conformance, BadArguments_AreRefusedAndDoNotPoison) {
     EXPECT_EQ(c.AllReduce(whole, longer).code(), kInvalid);
     EXPECT_EQ(c.AllReduce(integers, integers, ReduceOp::kSum, {.scale = 0.5}).code(), kInvalid);
     EXPECT_EQ(c.AllReduce(whole, whole, ReduceOp::kMax, {.scale = 0.5}).code(), kInvalid);
+    for (const double scale : {NAN, INFINITY}) {
+      EXPECT_EQ(c.AllReduce(whole, whole, ReduceOp::kSum, {.scale = scale}).code(), kInvalid);
+      EXPECT_EQ(c.Reduce(whole, whole, 0, ReduceOp::kSum, {.scale = scale}).code(), kInvalid);
+    }
+    EXPECT_EQ(c.AllReduce(whole, whole, ReduceOp{99}).code(), kInvalid);
     EXPECT_EQ(c.AllReduce(std::span(longer).first(ranks()), std::span(longer).last(ranks())).code(),
               ranks() == 1 ? absl::StatusCode::kOk : kInvalid);
     EXPECT_EQ(c.Broadcast(one, world_size()).code(), kInvalid);

@@ -106,6 +106,10 @@ absl::Status EngineSetup::Check() const {
     return absl::InvalidArgumentError(
         absl::StrCat("accumulate is ", options.accumulate, "; it must be at least 1"));
   }
+  if (options.max_lookahead_moments < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_lookahead_moments is ", options.max_lookahead_moments, "; it must be 0 or more"));
+  }
   if (options.micro_batch_parts < 1 || (options.micro_batch_parts > 1 && options.accumulate == 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "micro_batch_parts is ", options.micro_batch_parts, " with accumulate ", options.accumulate,

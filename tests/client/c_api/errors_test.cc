@@ -1,11 +1,15 @@
 // Errors through the C interface: a clear code and message, and never a crash.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -243,6 +247,8 @@ TEST_F(ErrorsTest, Null_IsRefusedByEveryFunction) {
       [&] { return geminid_engine_restore(e, nullptr, r); },
       [&] { return geminid_engine_resumed(e, nullptr, r); },
       [&] { return geminid_engine_save(e, nullptr, 0, 0, nullptr, r); },
+      [&] { return geminid_engine_save_with(e, nullptr, nullptr, nullptr, r); },
+      [&] { return geminid_engine_load_run(e, nullptr, nullptr, r); },
       [&] { return geminid_engine_load(e, nullptr, nullptr, r); },
       [&] { return geminid_engine_begin_micro_batch(nullptr, r); },
       [&] { return geminid_engine_cancel_micro_batch(nullptr, r); },
@@ -360,6 +366,21 @@ TEST_F(ErrorsTest, NamesThatAreNotUtf8_AreRefused) {
   }
 }
 
+// Not by the first save, hours later.
+TEST_F(ErrorsTest, NamesThatNoFileCanHold_AreRefused) {
+  for (const char* const name : {"", static_cast<const char*>(nullptr), "__metadata__", "a\nb"}) {
+    geminid_engine* other = nullptr;
+    std::vector<geminid_parameter> parameters = Parameters();
+    parameters[1].name = name;
+    const geminid_engine_options options = EngineOptions(nullptr);
+    EXPECT_EQ(
+        geminid_engine_create(session_, ranks_, parameters.data(), 2, &options, &other, error_),
+        GEMINID_INVALID_ARGUMENT);
+    EXPECT_THAT(Message(), HasSubstr("cannot be saved"));
+    EXPECT_FALSE(IsFinal());
+  }
+}
+
 TEST_F(ErrorsTest, NumbersOutsideTheirEnumeration_AreRefused) {
   geminid_engine* other = nullptr;
   const std::vector<geminid_parameter> parameters = Parameters();
@@ -415,6 +436,38 @@ TEST(CApiErrors, WithoutADaemon_SayHowToGetOne) {
   EXPECT_EQ(geminid_session_connect(&options, &session, error), GEMINID_NOT_FOUND);
   EXPECT_THAT(geminid_error_message(error), HasSubstr("/nowhere/geminid"));
   EXPECT_EQ(session, nullptr);
+  geminid_error_free(error);
+}
+
+TEST(CApiErrors, PrivateDaemonThatHangs_IsWaitedForAsLongAsTheSessionSays) {
+  geminid_error* const error = geminid_error_new();
+  geminid_session_options options;
+  geminid_session_options_init(&options, sizeof options);
+  options.private_daemon = 1;
+  // A program that says nothing, and reads from a pipe that nobody writes to.
+  const std::string program =
+      ::testing::TempDir() + "geminid_c_api_hangs_" + std::to_string(getpid());
+  const std::string pipe = program + "_pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::ofstream(program) << "#!/bin/sh\nread word < " << pipe << "\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  options.daemon_program = program.c_str();
+  options.timeout_seconds = 0.01;
+  geminid_session* session = nullptr;
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(geminid_session_connect(&options, &session, error), GEMINID_DEADLINE_EXCEEDED);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(9));
+  std::filesystem::remove(program);
+  std::filesystem::remove(pipe);
+  geminid_error_free(error);
+}
+
+TEST(CApiErrors, RanksOfARunWithoutADaemon_AreAskedForByPath) {
+  geminid_error* const error = geminid_error_new();
+  char* json = nullptr;
+  EXPECT_EQ(geminid_run_ranks("/nowhere/socket", nullptr, "run", 0.01, &json, error),
+            GEMINID_DEADLINE_EXCEEDED);
+  EXPECT_THAT(geminid_error_message(error), HasSubstr("no daemon at /nowhere/socket"));
   geminid_error_free(error);
 }
 

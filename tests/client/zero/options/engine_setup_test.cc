@@ -52,6 +52,7 @@ TEST_F(EngineSetupTest, OptionOutOfItsRange_IsNamedWithItsValue) {
       {[](Given* g) { g->options.accumulate = 0; }, "accumulate is 0"},
       {[](Given* g) { g->options.chunk_elements = ~uint64_t{0}; },
        "chunk_elements is 18446744073709551615; it must be at most 1099511627776"},
+      {[](Given* g) { g->options.max_lookahead_moments = -5; }, "max_lookahead_moments is -5"},
       {[](Given* g) { g->options.micro_batch_parts = 2; },
        "micro_batch_parts is 2 with accumulate 1"},
       {[](Given* g) { g->options.update_threads = 0; }, "update_threads is 0"},

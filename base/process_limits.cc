@@ -1,5 +1,6 @@
 #include "base/process_limits.h"
 
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <cerrno>
@@ -8,10 +9,12 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/unique_fd.h"
 
 namespace geminid::base {
 namespace {
@@ -24,6 +27,7 @@ std::string Limit(__rlimit_resource resource) {
 
 constexpr char kRaiseDescriptors[] =
     "raise the limit (ulimit -n, LimitNOFILE= of its service, --ulimit nofile= of its container)";
+constexpr char kRaiseSystemDescriptors[] = "raise sysctl fs.file-max";
 constexpr char kRaiseProcesses[] =
     "raise the limit of processes (ulimit -u, TasksMax= of its service, pids.max of its cgroup)";
 
@@ -37,7 +41,9 @@ std::string AdviceOn(const std::string& message) {
     return absl::StrCat("; this process may have ", Limit(RLIMIT_NOFILE),
                         " descriptors: ", kRaiseDescriptors);
   }
-  if (is(ENFILE)) return "; the system has no descriptor left: raise sysctl fs.file-max";
+  if (is(ENFILE)) {
+    return absl::StrCat("; the system has no descriptor left: ", kRaiseSystemDescriptors);
+  }
   if (is(EAGAIN) && !absl::StrContains(message, "lock")) {
     return absl::StrCat("; ", kRaiseProcesses, ", which is ", Limit(RLIMIT_NPROC),
                         " for this user");
@@ -60,6 +66,26 @@ absl::Status CheckDescriptors(size_t count) {
   return absl::ResourceExhaustedError(absl::StrCat("a process may have ", limit.rlim_max,
                                                    " descriptors here, and this run needs ", count,
                                                    ": ", kRaiseDescriptors));
+}
+
+absl::Status ProbeDescriptors(size_t count) {
+  std::vector<UniqueFd> open;
+  open.reserve(count);
+  while (open.size() < count) {
+    UniqueFd fd(eventfd(0, EFD_CLOEXEC));
+    if (!fd.valid()) break;
+    open.push_back(std::move(fd));
+  }
+  if (open.size() == count) return absl::OkStatus();
+  const int error = errno;
+  if (error == ENFILE) {
+    return absl::ResourceExhaustedError(absl::StrCat("this process needs ", count,
+                                                     " more descriptors, and the system gives it ",
+                                                     open.size(), ": ", kRaiseSystemDescriptors));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "this process needs ", count, " more descriptors, and of the ", Limit(RLIMIT_NOFILE),
+      " that it may have ", open.size(), " are left: close files, or ", kRaiseDescriptors));
 }
 
 absl::Status ProbeThreads(size_t count) {

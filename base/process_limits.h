@@ -15,6 +15,10 @@ void RaiseDescriptorLimit();
 // RESOURCE_EXHAUSTED if a process of this user may have fewer descriptors than `count`.
 absl::Status CheckDescriptors(size_t count);
 
+// RESOURCE_EXHAUSTED if this process cannot open so many more descriptors now: libraries that lack
+// one end the process. Opens so many descriptors, and closes them.
+absl::Status ProbeDescriptors(size_t count);
+
 // RESOURCE_EXHAUSTED if this process cannot have so many more threads now: libraries that lack one
 // end the process. Starts so many threads, which end at once.
 absl::Status ProbeThreads(size_t count);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "base/process_limits.h"
 #include "base/socket_folder.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
@@ -168,6 +169,11 @@ absl::StatusOr<size_t> AttachSocket::Receive(void* message, size_t bytes, base::
   }
   if (received < 0) return base::SystemError(errno, "recvmsg", socket_);
   const size_t count = TakeFds(&header, fds, max_fds);
+  // The control buffer has room for all, so the kernel found no free number for one of them.
+  if ((header.msg_flags & MSG_CTRUNC) != 0 && count < max_fds) {
+    return base::WithLimits(base::SystemError(
+        EMFILE, "recvmsg", absl::StrCat("the descriptors of the daemon at ", socket_)));
+  }
   if (static_cast<size_t>(received) != bytes || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
     return absl::InternalError(
         absl::StrCat("the daemon at ", socket_,

@@ -10,10 +10,13 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/max_isa.h"
+#include "base/process_limits.h"
+#include "base/status_macros.h"
 #include "client/device/cuda/cuda_device.h"
 #include "client/device/host/host_device.h"
 #include "client/src/device_choice.h"
 #include "client/src/session_impl.h"
+#include "proto/rpc/grpc_threads.h"
 #include "proto/shm/daemon_socket.h"
 #include "proto/shm/host_registration.h"
 
@@ -192,6 +195,8 @@ absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello, bool m
 absl::Status SessionImpl::Attach(bool met_before) {
   const absl::StatusOr<shm::Hello> hello = MakeHello(options);
   if (!hello.ok()) return hello.status();
+  constexpr size_t kOwn = 1 + shm::kWelcomeFds;  // the attach socket, and what comes by it
+  GEMINID_RETURN_IF_ERROR(base::ProbeDescriptors(kOwn + rpc::kGrpcDescriptors));
   absl::StatusOr<Welcomed> welcome = MeetDaemon(*hello, met_before);
   if (!welcome.ok()) return welcome.status();
   session_id = welcome->message.session_id;

@@ -1,4 +1,4 @@
-// How many threads gRPC starts by itself.
+// How many threads gRPC starts by itself, and how many descriptors it opens.
 #ifndef GEMINID_PROTO_RPC_GRPC_THREADS_H_
 #define GEMINID_PROTO_RPC_GRPC_THREADS_H_
 
@@ -19,6 +19,10 @@ inline size_t GrpcThreads() {
   const size_t events = std::clamp<size_t>(processors, 2, 32) + 1;
   return 4 + callbacks + events + 2;
 }
+
+// What gRPC opens for its first server or channel and one connection, with some to spare: sets of
+// events, their wake-ups and sockets. It ends the process where it gets fewer.
+inline constexpr size_t kGrpcDescriptors = 16;
 
 }  // namespace geminid::rpc
 

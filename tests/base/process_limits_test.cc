@@ -9,10 +9,12 @@
 #include <string>
 
 #include "base/system_error.h"
+#include "tests/base/few_descriptors.h"
 
 namespace geminid::base {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(ProbeThreads, WhereThereAreEnough_IsWell) { EXPECT_TRUE(ProbeThreads(20).ok()); }
@@ -49,6 +51,23 @@ TEST(CheckDescriptors, OfMoreThanTheHardLimit_NamesBoth) {
   EXPECT_TRUE(absl::IsResourceExhausted(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(limit.rlim_max) + " desc"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -n"));
+}
+
+TEST(ProbeDescriptors, AsManyAsAreLeft_IsWellAndLeavesThem) {
+  const FewDescriptors few(12);
+  EXPECT_TRUE(ProbeDescriptors(12).ok());
+  EXPECT_TRUE(ProbeDescriptors(12).ok());
+}
+
+TEST(ProbeDescriptors, MoreThanAreLeft_SaysHowManyAndWhatToDo) {
+  const FewDescriptors few(12);
+  const absl::Status status = ProbeDescriptors(13);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("needs 13 more descriptors"), HasSubstr("12 are left"),
+                    HasSubstr("ulimit -n")));
+  EXPECT_EQ(WithLimits(status), status);
+  EXPECT_TRUE(ProbeDescriptors(12).ok()) << "they are closed again";
 }
 
 TEST(WithLimits, OfErrorsOfALimit_NamesItOnce) {

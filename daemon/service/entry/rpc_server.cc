@@ -51,6 +51,8 @@ constexpr int64_t kLookNanoseconds = 10'000'000;
 absl::Status PrepareGrpc() {
   constexpr size_t kOurs = 2;  // the entrance's and one worker's
   GEMINID_RETURN_IF_ERROR(base::ProbeThreads(rpc::GrpcThreads() + kOurs));
+  constexpr size_t kOfFirstSession = 5;  // else it would wait for a connection that nobody takes
+  GEMINID_RETURN_IF_ERROR(base::ProbeDescriptors(rpc::kGrpcDescriptors + kOfFirstSession));
   [[maybe_unused]] static const bool initialized = [] {
     ::grpc_init();
     return true;

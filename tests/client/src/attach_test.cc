@@ -16,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "client/src/segments.h"
+#include "tests/base/few_descriptors.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/client/memory_files.h"
 
@@ -209,6 +211,21 @@ TEST(Attach, MissingDescriptors_AreAnError) {
     Send(connection, &welcome, sizeof welcome, std::vector<int>(3, fd.get()));
   });
   EXPECT_EQ(Attach(listener.socket()).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(Attach, DescriptorsThatThisProcessMayNotOpen_AreNamedWithTheLimit) {
+  std::optional<FewDescriptors> few;
+  FakeListener listener([&few](int connection) {
+    const shm::Welcome welcome = GoodWelcome();
+    const base::UniqueFd fd = testing::MakeMemoryFile(4096);
+    few.emplace(3);
+    Send(connection, &welcome, sizeof welcome, std::vector<int>(5, fd.get()));
+  });
+  const absl::Status status = Attach(listener.socket()).status();
+  few.reset();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("Too many open files"), HasSubstr("ulimit -n")));
 }
 
 TEST(Attach, MessagesOfTheWrongSizeOrMagic_AreErrors) {

@@ -109,6 +109,7 @@ absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(const std::s
   // Probes for the threads that gRPC needs. Later connections share these threads.
   static const absl::Status has_threads = base::ProbeThreads(rpc::GrpcThreads());
   if (!has_threads.ok()) return has_threads;
+  if (absl::Status has = base::ProbeDescriptors(rpc::kGrpcDescriptors); !has.ok()) return has;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);

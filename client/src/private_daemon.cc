@@ -240,6 +240,11 @@ class PrivateDaemon::Keeper {
   }
 
   pid_t pid() const { return pid_.load(); }
+  // The log, also once a daemon that could not start has removed it with its folder.
+  std::string log() const {
+    return access(log_path_.c_str(), R_OK) == 0 ? log_path_
+                                                : absl::StrCat("/proc/self/fd/", log_.get());
+  }
 
   // Starts the daemon and waits until it serves. On failure *wait_status says how it ended.
   absl::Status Launch(int* wait_status);
@@ -254,6 +259,7 @@ class PrivateDaemon::Keeper {
   // in its arguments and environment may be relative.
   const base::UniqueFd folder_{open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
   const std::string log_path_;
+  const base::UniqueFd log_{open(log_path_.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600)};
   const std::string holder_socket_;
   const absl::Duration timeout_;
   std::atomic<pid_t> pid_ = -1;
@@ -371,7 +377,7 @@ PrivateDaemon::~PrivateDaemon() {
 pid_t PrivateDaemon::pid() const { return keeper_->pid(); }
 
 std::string PrivateDaemon::LogTail() const {
-  std::ifstream log(log_path_, std::ios::binary | std::ios::ate);
+  std::ifstream log(keeper_->log(), std::ios::binary | std::ios::ate);
   if (!log) return WhyNothing(folder_);
   const std::streamoff bytes = log.tellg();
   log.seekg(std::max<std::streamoff>(0, bytes - kLogTailBytes));

@@ -121,6 +121,16 @@ TEST(PrivateDaemon, ThatFails_ShowsItsLastWords) {
               AllOf(HasSubstr("ended while starting"), HasSubstr("the disk is on fire")));
 }
 
+// As geminid does where it cannot serve.
+TEST(PrivateDaemon, ThatRemovesItsFolderAndFails_ShowsItsLastWords) {
+  PrivateDaemonOptions options;
+  options.binary = WriteScript("echo no room >&2\nrm -r \"$(dirname \"$5\")\"\nexit 71\n");
+  const absl::Status failed = PrivateDaemon::Start(options).status();
+  std::filesystem::remove(options.binary);
+  EXPECT_TRUE(absl::IsResourceExhausted(failed)) << failed;
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("its last words:\nno room"));
+}
+
 TEST(PrivateDaemon, ThatIsNeverReady_IsGivenUp) {
   PrivateDaemonOptions options;
   options.binary = WriteScript("exec sleep 1000\n");

@@ -58,6 +58,32 @@ Options WithPlaceOfState(const Session* session, Options options) {
   return options;
 }
 
+absl::Status CheckCounts(const Options& options) {
+  if (options.chunk_elements > kMaxElements) {
+    return absl::InvalidArgumentError(absl::StrCat("chunk_elements is ", options.chunk_elements,
+                                                   "; it must be at most ", kMaxElements,
+                                                   ", or 0 for a size that is searched for"));
+  }
+  if (options.accumulate < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("accumulate is ", options.accumulate, "; it must be at least 1"));
+  }
+  if (options.max_lookahead_moments < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_lookahead_moments is ", options.max_lookahead_moments, "; it must be 0 or more"));
+  }
+  if (options.micro_batch_parts < 1 || (options.micro_batch_parts > 1 && options.accumulate == 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "micro_batch_parts is ", options.micro_batch_parts, " with accumulate ", options.accumulate,
+        "; it must be 1, or more where a step has several micro-batches"));
+  }
+  if (options.update_threads < 1 || options.update_threads > kMaxUpdateThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("update_threads is ", options.update_threads,
+                                                   "; it must be from 1 to ", kMaxUpdateThreads));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 EngineSetup::EngineSetup(Session* of_session, collectives::Communicator* ranks,
@@ -97,28 +123,7 @@ absl::Status EngineSetup::Check() const {
   if (options.timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError("timeout must be positive");
   }
-  if (options.chunk_elements > kMaxElements) {
-    return absl::InvalidArgumentError(absl::StrCat("chunk_elements is ", options.chunk_elements,
-                                                   "; it must be at most ", kMaxElements,
-                                                   ", or 0 for a size that is searched for"));
-  }
-  if (options.accumulate < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("accumulate is ", options.accumulate, "; it must be at least 1"));
-  }
-  if (options.max_lookahead_moments < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "max_lookahead_moments is ", options.max_lookahead_moments, "; it must be 0 or more"));
-  }
-  if (options.micro_batch_parts < 1 || (options.micro_batch_parts > 1 && options.accumulate == 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "micro_batch_parts is ", options.micro_batch_parts, " with accumulate ", options.accumulate,
-        "; it must be 1, or more where a step has several micro-batches"));
-  }
-  if (options.update_threads < 1 || options.update_threads > kMaxUpdateThreads) {
-    return absl::InvalidArgumentError(absl::StrCat("update_threads is ", options.update_threads,
-                                                   "; it must be from 1 to ", kMaxUpdateThreads));
-  }
+  GEMINID_RETURN_IF_ERROR(CheckCounts(options));
   if (!(options.clip_norm >= 0)) {
     return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
   }

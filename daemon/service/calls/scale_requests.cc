@@ -162,13 +162,20 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
     return absl::FailedPreconditionError(
         absl::StrCat("job ", wanted.job(), " has ", wanted.ranks(), " ranks already"));
   }
+  return Begin(wanted, *found, now);
+}
+
+v1::ScaleRequest ScaleRequests::Begin(const v1::ScaleJobRequest& wanted,
+                                      const std::pair<const uint64_t, Offered>& offer,
+                                      core::Time now) {
+  const Offered& offered = offer.second;
   Request request;
   request.run = offered.run;
-  request.session = found->first;
-  request.launcher = LauncherOf(found->first);
+  request.session = offer.first;
+  request.launcher = LauncherOf(offer.first);
   request.heard = now;
   request.message.set_number(++last_);
-  request.message.set_tenant(tenant);
+  request.message.set_tenant(offered.tenant);
   request.message.set_job(wanted.job());
   request.message.set_ranks_before(offered.ranks);
   request.message.set_ranks(wanted.ranks() == 0 ? offered.ranks : wanted.ranks());

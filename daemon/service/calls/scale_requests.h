@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -100,6 +101,9 @@ class ScaleRequests {
   };
 
   bool Waits(const Request& request, core::Time now) const;
+  // Notes a request to the job that has made this offer.
+  v1::ScaleRequest Begin(const v1::ScaleJobRequest& wanted,
+                         const std::pair<const uint64_t, Offered>& offer, core::Time now);
   Launcher LauncherOf(uint64_t session) const;
   // Refuses requests for which there is nothing left to wait, and deletes requests that are too
   // old.

@@ -198,7 +198,7 @@ TEST_F(Jobs, LauncherKilledBeforeItsRanksChange_EndsTheRequestAtOnce) {
   const std::vector<pid_t> ranks = low.Children("geminid-train");
   ASSERT_EQ(ranks.size(), 1u);
   ASSERT_EQ(kill(ranks[0], SIGSTOP), 0);  // it does not take the request
-  const auto scale = [this] { return Ctl({"scale", "low", "2", "--at-most", "0"}); };
+  const auto scale = [this] { return Ctl({"scale", "low", "2", "--at-most", "0.1"}); };
   ASSERT_EQ(scale().first, base::kExitDeadline);
   EXPECT_THAT(scale().second, HasSubstr("was already asked for 2 ranks"));
   ASSERT_EQ(kill(low.pid(), SIGKILL), 0);

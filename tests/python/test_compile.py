@@ -6,7 +6,10 @@ import pytest
 import torch
 import torch._dynamo
 
+import geminid.torch
+import models
 import twins
+from geminid import errors
 from models import batch, make
 from steps import accumulate, evaluate_between, one_batch
 
@@ -100,3 +103,38 @@ def test_compiled_blocks_accumulate_and_evaluate(step):
     both = compiled_pair("llama", by_method, before=False, backend="aot_eager")
     twins.run(both, step, steps=4)
     twins.assert_same(both)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("how, name", [(lambda model: torch.compile(model), "_orig_mod.embedding.weight"),
+                                       (lambda model: by_wrapper(model) or model, "blocks.0._orig_mod.norm1.weight")],
+                         ids=["model", "blocks"])
+def test_state_of_a_compiled_model_in_another_model_is_refused_by_both_names(how, name, strict):
+    compiled = how(make("llama", seed=3)).state_dict()
+    short = name.replace("_orig_mod.", "")
+    model = make("llama")
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()))
+    with pytest.raises(errors.Refused, match=f"the state has '{name}', and the model has '{short}'.*module.compile"):
+        model.load_state_dict(compiled, strict=strict)
+    missing, _ = model.load_state_dict({"norm.weight": compiled.get("norm.weight", torch.ones(models.WIDTH))}, strict=False)
+    assert short in missing
+    other = how(make("llama"))
+    other, _ = twins.prepared(other, twins.adamw(other.parameters()))
+    with pytest.raises(errors.Refused, match=f"the state has '{short}', and the model has '{name}'"):
+        other.load_state_dict(model.state_dict(), strict=strict)
+    other.load_state_dict(compiled)
+    assert all(torch.equal(value, compiled[key]) for key, value in other.state_dict().items())
+
+
+def test_checkpoint_of_a_compiled_model_has_the_names_of_the_model(tmp_path):
+    compiled = torch.compile(make("llama", seed=3), backend="aot_eager")
+    ours = twins.Twin(*twins.prepared(compiled, twins.adamw(compiled.parameters())))
+    twins.run([ours], one_batch, steps=1)
+    geminid.torch.save(ours.model, tmp_path)
+    model = make("llama")
+    plain = twins.Twin(*twins.prepared(model, twins.adamw(model.parameters())))
+    geminid.torch.load(plain.model, tmp_path)
+    for twin in (ours, plain):
+        twin.losses.clear()
+        twins.run([twin], one_batch, steps=2)
+    assert ours.losses == plain.losses

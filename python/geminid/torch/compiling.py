@@ -8,7 +8,25 @@ from typing import Any
 
 import torch
 
+from geminid.errors import Refused
 from geminid.torch.parameter import ManagedParameter
+
+_PREFIX = "_orig_mod."  # torch.compile(module) is a module around it, and its names have this part
+
+
+def name_of(name: str) -> str:
+    """Returns the name that a parameter has without torch.compile."""
+    return name.replace(_PREFIX, "")
+
+
+def check_names(_module: torch.nn.Module, keys: Any) -> None:
+    """A hook after load_state_dict. Raises Refused for the names of a compiled model in a plain one, or the other way round."""
+    missing = {name_of(name): name for name in keys.missing_keys}
+    for name in keys.unexpected_keys:
+        wanted = missing.get(name_of(name))
+        if wanted is not None and wanted != name:
+            raise Refused(f"the state has '{name}', and the model has '{wanted}': one of them was compiled by torch.compile(module) and "
+                          "the other was not. Change the names of the state, or compile by module.compile(), which keeps names")
 
 
 class _Compiled:

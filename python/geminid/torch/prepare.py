@@ -57,7 +57,7 @@ def _records(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[t
         if data_type is not None and parameter.numel():
             trained, group = parameter in group_of, group_of.get(parameter, 0)
             orthogonal = trained and optimizers.is_orthogonal(optimizer, optimizer.param_groups[group])
-            records[parameter] = Record(len(records), name, data_type, trained, group, orthogonal)
+            records[parameter] = Record(len(records), compiling.name_of(name), data_type, trained, group, orthogonal)
     return records
 
 
@@ -249,5 +249,18 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
     made._state = State(keeper, kind, made.param_groups)
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper
-    model.zero_grad = types.MethodType(lambda self, set_to_none=True: keeper.zero_grad(set_to_none), model)
+    model.zero_grad = types.MethodType(_zero_grad, model)
+    model.register_load_state_dict_post_hook(compiling.check_names)
     return made
+
+
+def _zero_grad(self: Any, set_to_none: bool = True) -> None:
+    """The zero_grad of a prepared model."""
+    self._geminid_keeper.zero_grad(set_to_none)
+    for parameter in self.parameters():
+        is_trained = hasattr(parameter, "_geminid") and parameter._geminid.trained
+        if not is_trained and parameter.grad is not None:
+            if set_to_none:
+                parameter.grad = None
+            else:
+                parameter.grad.detach_().zero_()

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from geminid.errors import DataLoss, InvalidArgument, NotFound, Refused
+from geminid.torch.compiling import name_of
 from geminid.torch.tensors import address_of
 
 #: A folder of safetensors files, one such file, or tensors by name.
@@ -98,7 +99,7 @@ def _stored_in(path: pathlib.Path) -> dict[str, _Stored]:
         header, begin = _header(file)
         for name, entry in header.items():
             if name != "__metadata__" and entry["dtype"] in _TYPES:
-                found[name] = _Stored(file, _TYPES[entry["dtype"]], tuple(entry["shape"]), begin + entry["data_offsets"][0])
+                found[name_of(name)] = _Stored(file, _TYPES[entry["dtype"]], tuple(entry["shape"]), begin + entry["data_offsets"][0])
     return found
 
 
@@ -106,7 +107,7 @@ def _names(model: torch.nn.Module) -> dict[torch.nn.Parameter, list[str]]:
     """Returns all names of each parameter: of a tied parameter's names, a file has one."""
     names: dict[torch.nn.Parameter, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(parameter, []).append(name)
+        names.setdefault(parameter, []).append(name_of(name))
     return names
 
 
@@ -128,7 +129,7 @@ def find(model: torch.nn.Module, source: Source | None) -> Sources:
         return {}
     assert source is not None
     stored: Mapping[str, _Stored | _Given] = (
-        {name: _Given(tensor) for name, tensor in source.items()} if isinstance(source, Mapping)
+        {name_of(name): _Given(tensor) for name, tensor in source.items()} if isinstance(source, Mapping)
         else _stored_in(pathlib.Path(source)))
     return {p: _match(p, names, stored) for p, names in absent.items()}
 

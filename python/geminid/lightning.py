@@ -18,8 +18,10 @@ _AVERAGES = ("reads all weights at once, which the device has no room for; leave
              "own, in `with geminid.torch.full(module):`")
 _FITS_AGAIN = ("fits the module more than once; run it before, with a Trainer without GeminidStrategy, and give its result to "
                "the module")
+_PRUNES = ("gives the module new parameters at the end of an epoch, which the engine would not have; prune the module before "
+           "trainer.fit, by torch.nn.utils.prune")
 _UNSUPPORTED = {"StochasticWeightAveraging": _AVERAGES, "WeightAveraging": _AVERAGES, "LearningRateFinder": _FITS_AGAIN,
-                "BatchSizeFinder": _FITS_AGAIN}
+                "BatchSizeFinder": _FITS_AGAIN, "ModelPruning": _PRUNES}
 
 
 def _check_callbacks(trainer):
@@ -38,8 +40,8 @@ class GeminidStrategy(DDPStrategy):
     options: options of DDPStrategy, such as timeout, except those of torch's DistributedDataParallel.
 
     Raises Refused for manual optimization (several optimizers need it), for a model that was fitted or prepared
-    already, for callbacks that average weights or fit more than once, and if a second Trainer gets the strategy
-    of a first.
+    already, for callbacks that average weights, prune them or fit more than once, and if a second Trainer gets
+    the strategy of a first.
     """
 
     strategy_name = "geminid"

@@ -169,6 +169,7 @@ def test_strategy_of_another_trainer_is_refused(tmp_path):
 @pytest.mark.parametrize("make_callback, words", [
     (lambda: lightning.callbacks.StochasticWeightAveraging(1e-3, swa_epoch_start=1), "StochasticWeightAveraging.*torch.full"),
     (lambda: lightning.callbacks.EMAWeightAveraging(), "WeightAveraging.*torch.full"),
+    (lambda: lightning.callbacks.ModelPruning("l1_unstructured", amount=0.5), "ModelPruning.*prune the module before"),
     (lambda: lightning.callbacks.LearningRateFinder(), "LearningRateFinder fits the module more than once"),
 ])
 def test_callback_that_cannot_be_right_is_refused_before_anything_changes(tmp_path, make_callback, words):

@@ -1,5 +1,5 @@
-"""rank_program.py FOLDER [different]: one rank of a job. It trains on its half of each batch and writes its findings.
-With `different` it begins with a value that the other ranks do not have."""
+"""rank_program.py FOLDER [different | alone]: one rank of a job. It trains on its half of each batch and writes its findings.
+With `different` it begins with a value that the other ranks do not have. With `alone` rank 0 evaluates and the other does not."""
 
 import os
 import sys
@@ -11,6 +11,7 @@ import twins
 from geminid import errors
 from geminid.session import Ranks, Session
 from models import batch, make
+from steps import one_batch
 
 
 def refused(model, session, ranks):
@@ -22,6 +23,17 @@ def refused(model, session, ranks):
         torch.save({"refusal": str(refusal)}, os.path.join(sys.argv[1], f"rank{ranks.rank}.pt"))
 
 
+def alone(twin, ranks):
+    one_batch(twin, 0)
+    try:
+        if ranks.rank == 0:
+            with torch.no_grad():
+                twin.model(*batch(1))
+        one_batch(twin, 2)
+    except errors.GeminidError as problem:
+        torch.save({"error": str(problem)}, os.path.join(sys.argv[1], f"rank{ranks.rank}.pt"))
+
+
 def main():
     torch.set_num_threads(1)
     ranks = Ranks()
@@ -31,6 +43,8 @@ def main():
     if "different" in sys.argv:
         return refused(model, session, ranks)
     twin = twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), session=session, ranks=ranks))
+    if "alone" in sys.argv:
+        return alone(twin, ranks)
     for number in range(5):
         if number == 4:
             with geminid.torch.full(twin.model.norm), torch.no_grad():

@@ -285,6 +285,29 @@ def test_gradients_are_clipped_as_often_as_in_torch(limits, scaled):
     assert min(both[1].norms) < 0.2 or limits == "to nothing"
 
 
+def test_gradient_of_a_parameter_that_the_optimizer_has_not_is_refused_to_the_norm_and_dropped_with_the_others():
+    model = make("gpt")
+    model.head.requires_grad_(False)
+    both = twins.pair(model, lambda parameters: twins.adamw([p for p in parameters if p.requires_grad]))
+    plain, ours = both
+    for twin in both:
+        twin.model.head.requires_grad_(True)
+        forward(twin, 0).backward()
+    torch.testing.assert_close(ours.model.head.weight.grad, plain.model.head.weight.grad)
+    with refused(r"'head.weight' has a gradient, and the optimizer.*requires_grad_\(False\)"):
+        torch.nn.utils.clip_grad_norm_(ours.model.parameters(), 1.0)
+    for twin in both:
+        trained = [p for group in twin.optimizer.param_groups for p in group["params"]]
+        twin.norms.append(float(torch.nn.utils.clip_grad_norm_(trained, 1.0)))
+        twin.optimizer.step()
+        twin.model.zero_grad()
+        assert twin.model.head.weight.grad is None
+        forward(twin, 1).backward()
+        twin.model.zero_grad(set_to_none=False)
+        assert not twin.model.head.weight.grad.any()
+    twins.assert_same(both)
+
+
 @pytest.mark.parametrize("limit", [-1.0, float("nan")])
 def test_limits_that_are_none_are_refused(both, limit):
     both[1].model(*batch(7)).backward()

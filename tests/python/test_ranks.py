@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import uuid
@@ -65,3 +66,9 @@ def assert_same_state(made, expected, rtol=1e-4, atol=1e-7):
 def test_ranks_that_begin_with_different_values_are_refused_by_name(tmp_path):
     for rank in run_ranks(tmp_path, "different"):
         assert rank["refusal"].startswith("'blocks.2.down.weight' has not the same values on all ranks; call torch.manual_seed")
+
+
+def test_ranks_that_call_other_modules_are_told_what_each_did_and_what_a_script_has_to_do(tmp_path):
+    for rank in run_ranks(tmp_path, "alone"):
+        assert re.search(r"This rank (gathered|added the gradient of) '[\w.]+'.*same modules in the same order on all ranks.*evaluation",
+                         rank["error"]), rank["error"]

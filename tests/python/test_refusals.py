@@ -12,6 +12,7 @@ import torch
 import geminid.torch
 import twins
 from geminid import errors
+from torch.fx.experimental.proxy_tensor import make_fx
 from geminid.torch.prepare import bytes_of
 from models import batch, make
 from steps import one_batch
@@ -77,7 +78,8 @@ def test_gradients_in_the_engine_are_there_and_cannot_be_read(both):
     assert gradient is not None and gradient.shape == (96, 64) and gradient.dtype == torch.float32
     assert repr(gradient) == "<the gradient of 'head.weight', which the engine has>"
     for read in (gradient.norm, gradient.cpu, lambda: gradient + 1, lambda: torch.stack([gradient]), gradient.zero_,
-                 lambda: gradient.data, lambda: gradient.mul_(0.5), gradient.tolist, lambda: copy.deepcopy(gradient)):
+                 lambda: gradient.data, lambda: twin.model.head.weight * gradient, lambda: gradient.mul_(0.5), gradient.tolist,
+                 lambda: copy.deepcopy(gradient)):
         with refused("is in the engine.*clip_grad_norm_"):
             read()
     with refused("cannot be set"):
@@ -94,6 +96,19 @@ def test_gradients_of_gradients_are_refused(both):
     with refused("create_graph=True"):
         twin.model(*batch(0)).backward(create_graph=True)
     twin.optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("differentiate", [
+    lambda model, x: torch.func.grad(lambda x: model(x).sum())(x), lambda model, x: torch.func.jacrev(model)(x),
+    lambda model, x: torch.func.vmap(torch.func.grad(lambda x: model(x[None]).sum()))(x[0])])
+def test_gradients_of_torch_func_are_refused_with_what_works(both, differentiate):
+    block = both[1].model.blocks[0]
+    x = torch.randn(1, 2, 64)
+    with refused("torch.func.grad.*torch.autograd.functional"):
+        differentiate(block.up, x)
+    both[1].optimizer.zero_grad()
+    works = torch.autograd.functional.jacobian(block.up, x)
+    torch.testing.assert_close(works, torch.autograd.functional.jacobian(both[0].model.blocks[0].up, x))
 
 
 def test_part_of_the_gradients_cannot_be_clipped(both):
@@ -184,6 +199,33 @@ def test_parameters_moved_between_groups_after_prepare_are_refused(change):
     optimizer.step()
 
 
+@pytest.mark.parametrize("make_optimizer, words", [
+    (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), "another optimizer.*no momentum"),
+    (lambda p: torch.optim.Adam(p), "use torch.optim.AdamW")])
+def test_state_of_adamw_in_another_optimizer_is_refused_as_such(make_optimizer, words):
+    model, other = make("gpt"), make("gpt")
+    state = torch.optim.AdamW(other.parameters()).state_dict()
+    _, optimizer = twins.prepared(model, make_optimizer(model.parameters()))
+    with refused(words):
+        optimizer.load_state_dict(state)
+
+
+@pytest.mark.parametrize("trace", [
+    lambda block, x: make_fx(block)(x), lambda block, x: make_fx(block, tracing_mode="fake", _allow_non_fake_inputs=True)(x)])
+def test_traces_of_operators_are_refused(both, trace):
+    with refused("is traced, as by make_fx.*another copy of the model"):
+        trace(both[1].model.blocks[0].up, torch.randn(2, 64))
+
+
+def test_export_in_full_computes_as_the_model():
+    model = make("gpt")
+    model, optimizer = twins.prepared(model, twins.adamw(model.parameters()))
+    with geminid.torch.full(model):
+        program = torch.export.export(model.blocks[0].up, (torch.randn(2, 64),))
+        x = torch.randn(2, 64)
+        assert torch.equal(program.module()(x), model.blocks[0].up(x))
+
+
 def test_second_engine_for_a_parameter_is_refused(both):
     model = both[1].model
     with refused("'embedding.weight' is prepared already"):
@@ -228,6 +270,15 @@ def test_embeddings_that_change_their_weight_are_refused(kind):
     model = make("gpt")
     model.embedding = kind(96, 64, max_norm=1.0)
     not_prepared(model, twins.adamw(model.parameters()), f"'embedding' is {kind.__name__} with max_norm=1.0.*max_norm=None")
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Embedding, torch.nn.EmbeddingBag])
+def test_embeddings_with_sparse_gradients_are_refused(kind):
+    model = make("gpt")
+    model.embedding = kind(96, 64, sparse=True)
+    not_prepared(model, twins.adamw(model.parameters()), f"'embedding' is {kind.__name__} with sparse=True.*Write sparse=False")
+    model.embedding.weight.requires_grad_(False)
+    twins.prepared(model, twins.adamw(p for p in model.parameters() if p.requires_grad))
 
 
 def tied_by_data(model):

@@ -42,7 +42,7 @@ def test_tied_parameters_share_memory_in_a_state_dict():
 
 def test_state_dict_with_parameters_is_refused():
     _, ours = trained(steps=1)
-    with pytest.raises(errors.Refused, match="keep_vars"):
+    with pytest.raises(errors.Refused, match="keep_vars.*torch.onnx.export"):
         ours.model.state_dict(keep_vars=True)
 
 
@@ -209,6 +209,38 @@ def test_full_reads_and_changes_between_steps():
     twins.assert_same((plain, ours), loss=4e-7)
 
 
+def test_changes_in_full_stay_after_a_forward_pass_in_its_block():
+    plain, ours = both = trained(OPTIMIZERS["momentum"])
+    made = []
+    for twin in both:
+        with geminid.torch.full(ours.model) if twin is ours else torch.no_grad(), torch.enable_grad():
+            with torch.no_grad():
+                twin.model.head.weight.mul_(0.5)
+            made.append(twin.model(*batch(50)).item())
+    assert made[1] == pytest.approx(made[0], rel=4e-7)
+    assert_near(ours.model.state_dict(), plain.model.state_dict())
+    twins.run(both, one_batch, steps=2)
+    twins.assert_same(both, loss=4e-7)
+
+
+@pytest.mark.parametrize("average", [{}, {"multi_avg_fn": torch.optim.swa_utils.get_ema_multi_avg_fn(0.9), "use_buffers": True}],
+                         ids=["mean", "ema"])
+def test_averages_that_were_made_before_prepare_are_updated_in_full(average):
+    model = make("gpt")
+    averages = [torch.optim.swa_utils.AveragedModel(model, **average) for _ in range(2)]
+    both = twins.pair(model, OPTIMIZERS["momentum"], device_memory="448KiB")
+
+    def step(twin, number):
+        one_batch(twin, number)
+        ours = twin is both[1]
+        with geminid.torch.full(twin.model) if ours else torch.no_grad():
+            averages[ours].update_parameters(twin.model)
+
+    twins.run(both, step, steps=3)
+    assert_near(averages[1].state_dict(), averages[0].state_dict())
+    twins.assert_same(both)
+
+
 @pytest.mark.parametrize("change, words", [
     (lambda m: setattr(m.head.weight, "data", torch.zeros(3, 64)), r"'head.weight' was \(96, 64\), torch.float32, and is \(3, 64\)"),
     (lambda m: setattr(m.head.weight, "data", m.head.weight.data.double()), "'head.weight' was .*torch.float64 now"),
@@ -264,6 +296,15 @@ def test_state_after_a_forward_without_its_backward_is_that_of_the_last_step(tmp
     assert_near(ours.optimizer.state_dict()["state"][0], plain.optimizer.state_dict()["state"][0])
     twins.run(both, one_batch, steps=2)
     twins.assert_same(both)
+
+
+def test_state_between_backward_and_step_is_refused_with_what_gives_that_of_the_last_step():
+    plain, ours = trained(steps=2)
+    ours.model(*batch(50)).backward()
+    with pytest.raises(errors.Refused, match=r"optimizer.state_dict\(\) works only between steps.*after zero_grad\(\) the state is that of"):
+        ours.optimizer.state_dict()
+    ours.optimizer.zero_grad()
+    assert_near(ours.optimizer.state_dict()["state"][0], plain.optimizer.state_dict()["state"][0])
 
 
 WARM = {"momentum": OPTIMIZERS["momentum"], "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01), "adamw": twins.adamw,

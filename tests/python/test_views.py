@@ -137,6 +137,114 @@ def test_state_dict_after_a_forward_without_room_has_the_values():
     twins.assert_same((plain, ours))
 
 
+class OwnLinear(torch.autograd.Function):
+    """A linear layer that reads its weight in its backward."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.weight = weight
+        ctx.save_for_backward(x)
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        return gradient @ ctx.weight, gradient.t() @ x
+
+
+class ByFunction(Reader):
+    """A model whose last layer is a function that is given its weight; no call of a module brings that weight."""
+
+    def forward(self, x):
+        return self.act(self.layers[0](self.own(x)), self.other.weight)
+
+
+def test_weight_of_a_function_is_there_in_its_backward_after_an_evaluation():
+    def step(twin, number):
+        loss = twin.model(torch.randn(4, 16)).double().pow(2).mean()
+        with torch.no_grad():
+            twin.losses.append(twin.model(torch.randn(4, 16)).double().pow(2).mean().item())
+        loss.backward()
+        twins.finish(twin)
+
+    torch.manual_seed(0)
+    both = twins.pair(ByFunction(OwnLinear.apply), device_memory="256KiB", unit="leaf")
+    twins.run(both, step, steps=3)
+    twins.assert_same(both, loss=2e-6, norm=2e-6)  # the losses are small means of squares
+    with twins.nothing_open(both[1]):
+        pass
+
+
+@pytest.mark.parametrize("layer", ["own", "layers.0", "other"])
+def test_weights_are_read_by_hooks_of_the_backward(layer):
+    def step(twin, number):
+        reader_step(twin, number)
+        twin.losses += [norm.item() for norm in norms[-3:]]
+
+    norms = []
+    both = reader(lambda x, weight: x)
+    for twin in both:
+        twin.model.get_submodule(layer).register_full_backward_hook(lambda *_, model=twin.model: norms.extend(
+            part.weight.double().norm() for part in (model.own, model.layers[1], model.other)))
+    twins.run(both, step, steps=3)
+    assert len(norms) == 2 * 3 * 3
+    twins.assert_same(both, loss=2e-6, norm=2e-6)  # the losses are small means of squares
+    with twins.nothing_open(both[1]):
+        pass
+
+
+def test_weight_of_a_function_outside_of_the_model_is_refused_with_where_to_call_it():
+    _, ours = reader(lambda x, weight: x)
+    with refused(r"t reads 'other.weight'.*in a torch.autograd.Function, read it within a call of the model"):
+        OwnLinear.apply(ours.model(torch.randn(4, 16)), ours.model.other.weight)
+
+
+class Methods(nn.Module):
+    """A model that calls methods of its blocks, and never a block."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(64, 64) * 0.1)
+
+        def mix(self, x):
+            return torch.tanh(x @ self.weight)
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(self.Block() for _ in range(16))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block.mix(x)
+        return x
+
+
+def test_blocks_whose_methods_are_called_and_have_no_room_are_told_of_smaller_units():
+    model = Methods()
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()), device_memory="128KiB")
+    with pytest.raises(errors.ResourceExhausted, match="'blocks.*give device_memory more, or prepare with unit='leaf'"):
+        model(torch.randn(4, 64))
+
+
+def test_views_with_a_graph_are_copied_as_those_of_torch():
+    copied = []
+
+    def act(x, weight):
+        view = weight.t()
+        with pytest.raises(RuntimeError, match="deepcopy"):
+            copy.deepcopy(view)
+        copied.append((nn.Parameter(view.detach().clone()), view.grad_fn, view.detach()[0].clone()))
+        return x @ view
+
+    both = reader(act)
+    twins.run(both, reader_step, steps=1)
+    (plain, theirs, row), (ours, mine, same) = copied
+    assert type(ours) is nn.Parameter and type(mine) is type(theirs)
+    assert torch.equal(plain, ours) and torch.equal(row, same)
+    twins.assert_same(both, loss=2e-6, norm=2e-6)
+
+
 def test_embedding_function_that_would_change_its_weight_is_refused():
     _, ours = reader(lambda x, w: F.embedding(torch.tensor([1, 2, 3, 0]), w, max_norm=1.0))
     with refused("embedding would change 'other.weight'"):

@@ -28,6 +28,11 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
     keeper, = keepers
     numbers = {p._geminid.id for p in given if hasattr(p, "_geminid")}
     left_out = [record.name for record in keeper.records if record.has_gradient and record.id not in numbers]
+    strangers = [p._geminid.name for p in given if hasattr(p, "_geminid") and not p._geminid.trained and p.grad is not None]
+    if strangers:
+        raise Refused(f"'{strangers[0]}' has a gradient, and the optimizer that geminid.torch.prepare was given did not have it: "
+                      "the engine's norm would leave it out. Call requires_grad_(False) on it and drop its gradient, or give "
+                      "clip_grad_norm_ the parameters of the optimizer alone")
     if left_out or any(not hasattr(p, "_geminid") and p.numel() and p.grad is not None for p in given):
         raise Refused("gradients of a prepared model are clipped together; clip_grad_norm_ was given "
                       + (f"all but {left_out[:3]}" if left_out else "others, too"))

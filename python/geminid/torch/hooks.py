@@ -103,7 +103,7 @@ def _outside_of_graphs(hook: Hook) -> Hook:
     outside = disable(hook)
     outside._torchdynamo_disable_msg = (
         "geminid.torch gathers weights here, which cannot be in a graph: call block.compile() after "
-        "geminid.torch.prepare(..., unit='block'), or leave out fullgraph=True")
+        "geminid.torch.prepare(..., unit='block'), or leave out fullgraph=True, or strict=True of torch.export")
     return cast(Hook, outside)
 
 

@@ -35,6 +35,13 @@ _LEAST_NORM = math.ulp(0.0)  # above 0, but its coefficient rounds to 0 in fp32
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
 
+def add_advice(problem: BaseException, did: str) -> None:
+    """Adds to an error of ranks that make different calls what this rank did, and what a script has to do."""
+    if "ranks disagree" in str(problem):
+        problem.args = (f"{problem}. This rank {did}. The script must call the same modules in the same order on all ranks, and "
+                        "so it must state_dict(), evaluation, clip_grad_norm_ and optimizer.step()", *problem.args[1:])
+
+
 def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != _NOT_IN_BACKWARD)
 
@@ -130,7 +137,11 @@ class Keeper:
         else:
             pass_ = engine_.EVALUATE
         self.changing = True
-        held = Held(self.place.bring(self.engine, pass_, ids, records), records)
+        try:
+            held = Held(self.place.bring(self.engine, pass_, ids, records), records)
+        except GeminidError as problem:
+            add_advice(problem, f"gathered '{records[0].name}'")
+            raise
         for record in records:
             record.held += 1
         self.changing = False
@@ -196,18 +207,24 @@ class Keeper:
         """Holds a parameter on the device until the backward pass that uses it has ended, or the forward around the use.
         has_graph: autograd records the use."""
         wants_backward = torch.is_grad_enabled() and record.trained
-        if not self.depth and (not wants_backward or not (has_graph or self._computes())):
-            instead = "; for its value in a loss, parameter.clone().detach()" if wants_backward else ""
+        if in_backward():
+            if not torch.is_grad_enabled():  # a hook, or the backward of a torch.autograd.Function
+                self.backward()
+        elif not self.depth and (not wants_backward or not (has_graph or self._computes())):
+            instead = ("; for its value in a loss, parameter.clone().detach()" if wants_backward else
+                       ". In an evaluation, and in a torch.autograd.Function, read it within a call of the model")
             raise Refused(f"{function} reads '{record.name}', which is not on the device now. "
                           "Between steps, read and change it in `with geminid.torch.full(module):`, or take "
                           f"model.state_dict(){instead}")
         try:
             self.hold_outside(record)
         except ResourceExhausted as problem:
+            smaller = ", or prepare with unit='leaf', if it is a block whose methods are called and not the block" if (
+                self.granularity == "block") else ""
             raise ResourceExhausted(
                 f"{problem}. {function} uses '{record.name}' outside of its module, where it stays on the device until the "
                 f"backward pass, as {len(self.outside)} others do. To read values between steps, take model.state_dict() or "
-                "`with geminid.torch.full(module):`", problem.is_final) from None
+                f"`with geminid.torch.full(module):`. In a forward pass, give device_memory more{smaller}", problem.is_final) from None
         if wants_backward:
             self.used_outside.add(record)
 
@@ -258,6 +275,10 @@ class Keeper:
         if task is None:
             self.check_closed("a backward pass")
             self.turn.check_caller()
+            if torch.is_grad_enabled() and torch._C._functorch.peek_interpreter_stack() is not None:
+                raise Refused("torch.func.grad, jacrev and vjp make a backward pass whose gradients have gradients, and it would "
+                              "read weights that have left the device. Use torch.autograd.grad or torch.autograd.functional, "
+                              "which work, or another copy of the model that has loaded model.state_dict()")
             if torch.is_grad_enabled():
                 raise Refused("backward with create_graph=True would read weights again that have left the device: "
                               "gradients of gradients are not supported with a prepared model. Leave create_graph out, "
@@ -305,6 +326,7 @@ class Keeper:
             self.has_gradient, record.has_gradient = had, record_had
             if not record_had:
                 self.gradients.there -= 1
+            add_advice(problem, f"added the gradient of '{record.name}'")
             if not isinstance(problem, FailedPrecondition) or "backward_uses" not in str(problem):
                 raise
             raise Refused(f"'{record.name}' was given a gradient twice in one backward pass: its module is called several times, "
@@ -318,13 +340,13 @@ class Keeper:
         self.recover()
         self.release_outside()
 
-    def at_rest(self, what: str) -> None:
+    def at_rest(self, what: str, hint: str = "") -> None:
         """Call it before an action that the engine allows only between steps. what: the action's name. A forward whose backward
         has not begun does not count as a step: its backward gathers the weights again."""
         self.between_steps()
         if self.has_gradient:
             raise Refused(f"{what} works only between steps, and the engine has gradients of a step that is not done; call "
-                          "optimizer.step() or optimizer.zero_grad() first")
+                          f"optimizer.step() or optimizer.zero_grad() first{hint}")
         if self.micro_batch_open and not self.has_gradient:
             self.engine.cancel_micro_batch()
             self.micro_batch_open = False
@@ -385,7 +407,11 @@ class Keeper:
     def gradient_norm(self) -> float:
         """Returns the norm of the gradients divided by `gradient_scale`, so before the script multiplied them."""
         self.between_steps()
-        norm = self.engine.gradient_norm() / self.gradient_scale
+        try:
+            norm = self.engine.gradient_norm() / self.gradient_scale
+        except GeminidError as problem:
+            add_advice(problem, "computed the norm of the gradients")
+            raise
         self.micro_batch_open, self.norm_is_known = False, True
         return norm
 
@@ -422,9 +448,10 @@ class Keeper:
         before = self.engine.committed
         try:
             result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
-        except BaseException:
+        except BaseException as problem:
             if self.engine.committed != before:  # Python raised KeyboardInterrupt as the call returned
                 self._stepped()
+            add_advice(problem, "was in optimizer.step()")
             raise
         self._stepped()
         return result

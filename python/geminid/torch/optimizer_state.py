@@ -26,7 +26,7 @@ def _elementwise(kind: Kind, what: str) -> None:
 def read(keeper: Keeper, kind: Kind, groups: Groups) -> dict[str, Any]:
     """Returns the state_dict() of the original optimizer, complete on every rank. All ranks must call it."""
     _elementwise(kind, "optimizer.state_dict()")
-    keeper.at_rest("optimizer.state_dict()")
+    keeper.at_rest("optimizer.state_dict()", "; after zero_grad() the state is that of the last step")
     updates, counts = keeper.engine.updates()
     state: dict[int, dict[str, Any]] = {}
     numbered = 0
@@ -210,11 +210,11 @@ def _check(kind: Kind, groups: Groups,
     saved = state_dict["param_groups"]
     for group, given in zip(groups, saved):
         check_orthogonal(kind, {**group, **given, "params": group["params"]})
-        check_unset(kind, {**group, **given}, f"the state of {kind.name}")
         missing = [name for name in kind.options if name not in given]
         if missing:
             raise Refused(f"this is the state of another optimizer: its groups have no {missing[0]}, and those of {kind.name} do. "
                           "Load the state of the optimizer that was given to geminid.torch.prepare")
+        check_unset(kind, {**group, **given}, f"the state of {kind.name}")
     if [len(group["params"]) for group in saved] != [len(group["params"]) for group in groups]:
         raise ValueError("this state is of other groups of parameters")
     numbers = [number for group in saved for number in group["params"]]

@@ -100,7 +100,8 @@ def check_unset(kind: Kind, group: Mapping[str, Any], name: str) -> None:
         if option == "decoupled_weight_decay" and kind.name == "adamw":
             continue  # it is how AdamW says what it is
         if group.get(option):
-            raise Refused(f"{name} with {option}={group[option]!r} is unsupported by the engine; leave {option} out")
+            instead = "use torch.optim.AdamW" if option == "decoupled_weight_decay" else f"leave {option} out"
+            raise Refused(f"{name} with {option}={group[option]!r} is unsupported by the engine; {instead}")
 
 
 def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[str, Any]) -> None:

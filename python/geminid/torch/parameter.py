@@ -30,7 +30,7 @@ def _metadata() -> frozenset[Any]:
                   "_version itemsize nbytes output_nr retains_grad _backward_hooks _base name").split()
     methods = ("size dim numel nelement stride is_floating_point is_complex is_contiguous element_size requires_grad_ "
                "register_hook register_post_accumulate_grad_hook storage_offset __len__ __hash__ get_device data_ptr "
-               "is_shared has_names is_signed is_conj is_neg is_inference dim_order ndimension").split()
+               "_is_view is_shared has_names is_signed is_conj is_neg is_inference dim_order ndimension").split()
     found = {getattr(_T, name).__get__ for name in properties if hasattr(getattr(_T, name, None), "__get__")}
     found |= {_T.requires_grad.__set__, _T._backward_hooks.__set__}
     found |= {getattr(_T, name) for name in methods if hasattr(_T, name)}
@@ -105,7 +105,7 @@ class ManagedParameter(torch.nn.Parameter):
                 return func(*args, **kwargs)
         if func in _ATTRIBUTES:
             return _attribute(func, args)
-        return _use(func, args, kwargs)
+        return NotImplemented if GradientInEngine in types else _use(func, args, kwargs)
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise Refused(f"'{self._geminid.name}' cannot be copied: the engine keeps it. Copy the model before "
@@ -119,6 +119,7 @@ def _use(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Calls a function of torch that has managed parameters, or views of them, among its arguments."""
     absent = None
     records = []
+    record = None
     for parameter in managed_in(args, kwargs):
         record = parameter._geminid
         if not record.opened:
@@ -129,8 +130,14 @@ def _use(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if not record.held and not record.opened:
             record.keeper.keep_outside(record, name_of(func), has_graph=func not in _WITHOUT_GRAPH)
             absent = record.keeper
-    with _DISABLED():
-        result = func(*args, **kwargs)
+    try:
+        with _DISABLED():
+            result = func(*args, **kwargs)
+    except TypeError as problem:
+        if record is None or "__torch_dispatch__" not in str(problem):
+            raise
+        raise Refused(f"{name_of(func)} of '{record.name}' is traced, as by make_fx, and a trace would hold weights that "
+                      "the engine moves. Trace another copy of the model that has loaded model.state_dict()") from None
     if absent is not None:
         absent.begin_backward_at(result)
     if records and torch.is_grad_enabled() and not torch.compiler.is_compiling():
@@ -153,8 +160,7 @@ def _guarded(result: Any, source: Any) -> Any:
     is_watched = result.requires_grad and torch.is_grad_enabled()  # autograd guards it; under no_grad autograd guards nothing
     if type(result) is not torch.Tensor or is_watched or not _share_memory(result, source):
         return result
-    # torch.nn.Parameter(view) needs the class of the view.
-    view: Any = result.as_subclass(ManagedView if isinstance(source, ManagedView) else View)
+    view: Any = result.as_subclass(View)
     view._geminid = record
     return view
 
@@ -167,17 +173,6 @@ def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
 
 
-class ManagedView(torch.Tensor):
-    """A view of a managed parameter with a graph, such as `weight.t()` or `weight[0]`. An operator that takes the view uses the
-    parameter."""
-
-    _geminid: Record
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        return ManagedParameter.__torch_function__(func, types, args, kwargs)
-
-
 def _follow(result: Any, records: list[Record]) -> None:
     """Follows the result of an operator that used these parameters in a forward, because its backward may come."""
     tensor: Any
@@ -186,14 +181,15 @@ def _follow(result: Any, records: list[Record]) -> None:
         if isinstance(base, ManagedParameter):
             if type(tensor) is torch.Tensor:
                 view: Any = tensor
-                view.__class__, view._geminid = ManagedView, base._geminid
+                view.__class__, view._geminid = View, base._geminid
         elif tensor.grad_fn is not None:
             tensor.grad_fn.register_prehook(before_node(records))
 
 
 class View(torch.Tensor):
-    """The result of ``parameter.data`` and ``parameter.detach()``, or a view of a parameter without a graph. The same rules
-    hold as for the parameter: an in-place change is refused; absent values are loaded to the device, or the use is refused."""
+    """A tensor in the memory of a managed parameter: `parameter.data`, `parameter.detach()`, or a view such as `weight[0]`, with
+    or without a graph. The same rules hold as for the parameter: an in-place change is refused; absent values are loaded to
+    the device, or the use is refused."""
 
     _geminid: Record
 
@@ -202,10 +198,10 @@ class View(torch.Tensor):
         if func in _METADATA or func in _ATTRIBUTES:
             with _DISABLED():
                 return func(*args, **(kwargs or {}))
-        return _use(func, args, kwargs or {})
+        return NotImplemented if GradientInEngine in types else _use(func, args, kwargs or {})
 
-    def __deepcopy__(self, memo: Any) -> torch.Tensor:
-        return self.clone()
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.clone() if self.is_leaf else _T.__deepcopy__(self, memo)  # torch refuses to copy a tensor with a graph
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         plain: Any = self.clone()

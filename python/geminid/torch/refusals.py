@@ -16,7 +16,7 @@ from geminid.session import Ranks
 from geminid.torch.parameter import Record
 
 
-def _check_modules(model: torch.nn.Module) -> None:
+def _check_modules(model: torch.nn.Module, optimized: Container[torch.Tensor]) -> None:
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule) and any(True for _ in module.parameters()):
             raise Refused(f"'{name or type(model).__name__}' is a program of torch.jit, which reads weights without the engine. "
@@ -24,6 +24,9 @@ def _check_modules(model: torch.nn.Module) -> None:
         if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.max_norm is not None:
             raise Refused(f"'{name}' is {type(module).__name__} with max_norm={module.max_norm}, which changes its weight in each forward pass without the engine. Write max_norm=None, and scale rows that are too long after "
                           "optimizer.step(), in `with geminid.torch.full(module):`")
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse and module.weight in optimized:
+            raise Refused(f"'{name}' is {type(module).__name__} with sparse=True, and the engine takes no sparse gradients. Write "
+                          "sparse=False")
 
 
 def check_unprepared(model: torch.nn.Module) -> None:
@@ -87,8 +90,8 @@ def _check_memory(model: torch.nn.Module, optimized: Container[torch.Tensor]) ->
 
 def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, managed_types: Container[torch.dtype]) -> None:
     """Checks model and optimizer before prepare changes anything."""
-    _check_modules(model)
     optimized = {p for group in optimizer.param_groups for p in group["params"]}
+    _check_modules(model, optimized)
     names = {p: name for name, p in model.named_parameters()}
     for parameter, name in names.items():
         if getattr(parameter, "device_mesh", None) is not None:

@@ -72,7 +72,8 @@ def _names_in(destination: Any) -> MutableMapping[Any, str]:
 
 def _save(self: torch.nn.Module, destination: Any, prefix: str, keep_vars: bool) -> None:
     if keep_vars:
-        raise Refused("state_dict(keep_vars=True) would hand out parameters that are not on the device; leave it out")
+        raise Refused("state_dict(keep_vars=True) would hand out parameters that are not on the device; leave it out. For "
+                      "torch.onnx.export, which calls it, make another copy of the model that has loaded model.state_dict()")
     names = _names_in(destination)
     made: dict[str, torch.Tensor] = {}
     for name, p in _managed(self).items():
@@ -183,6 +184,8 @@ def _close(opened: list[tuple[Any, torch.Tensor]]) -> list[str]:
                                "optimizer.zero_grad() first")
             else:
                 changed.append((p, values))
+        for keeper in {p._geminid.keeper for p, _ in changed}:
+            keeper.at_rest("geminid.torch.full")  # a forward pass of the block may have begun a step
         for p, values in changed:
             write(p, values)
     return refused

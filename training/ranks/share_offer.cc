@@ -11,6 +11,9 @@ namespace {
 
 // A run that ends so soon gains nothing by other ranks.
 constexpr double kSoonSeconds = 10;
+// A person may have asked for a number outside of the run's range before the run was shared. Such
+// a number counts so little that the daemon gives the run a number of its range when there is room.
+constexpr double kOutsideOfRange = 1e-3;
 // As many as the daemon looks at.
 constexpr size_t kMostNumbers = 64;
 
@@ -46,10 +49,13 @@ JobScaling::Share ShareOffer::Make(uint64_t arena_bytes) const {
     share.why_not = absl::StrCat("it ends within ", kSoonSeconds, " s");
     return share;
   }
+  const RanksRange range = context_.handover->share().value_or(RanksRange{});
   for (const RanksGoodput& row : GoodputByRanks(context_.handover->SequenceSeconds(), Numbers())) {
     const uint64_t of_rank =
         RankDeviceBytes(options_, {context_.info.world_size, arena_bytes}, row.ranks);
-    share.rows.push_back({row.ranks, of_rank * static_cast<uint64_t>(row.ranks), row.goodput});
+    const bool in_range = row.ranks >= range.least && row.ranks <= range.most;
+    share.rows.push_back({row.ranks, of_rank * static_cast<uint64_t>(row.ranks),
+                          in_range ? row.goodput : kOutsideOfRange * row.goodput});
   }
   return share;
 }

@@ -69,6 +69,21 @@ TEST_F(ShareOfferTest, OfATimedRun_HasARowForEachNumberThatItMayHave) {
   EXPECT_EQ(share.rows[2].device_bytes, 4 * kArenaBytes);
 }
 
+// As after 'geminictl scale JOB 2' and then 'geminictl scale JOB auto' of a run with --ranks 3:4.
+TEST_F(ShareOfferTest, WithANumberOutsideOfItsRange_OffersThatAsTheWorst) {
+  context_.handover->SetShare({3, 4});
+  context_.check_ranks = [](int) { return absl::OkStatus(); };
+  ShareOffer offer(options_, context_);
+  Train(&offer, 9, 2);
+  const JobScaling::Share share = offer.Make(kArenaBytes);
+  ASSERT_THAT(share.rows, SizeIs(3));
+  EXPECT_EQ(share.rows[0].ranks, 2);
+  EXPECT_GT(share.rows[0].goodput, 0);
+  for (const auto& row : {share.rows[1], share.rows[2]}) {
+    EXPECT_GT(row.goodput, 100 * share.rows[0].goodput) << row.ranks;
+  }
+}
+
 // Measured numbers of ranks have their measured goodput.
 TEST_F(ShareOfferTest, OfALaterGroup_KnowsTheTimesOfThoseBefore) {
   ShareOffer before(options_, context_);

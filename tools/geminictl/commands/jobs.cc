@@ -244,11 +244,11 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) 
       return absl::DeadlineExceededError(absl::StrCat(
           "after ", absl::FormatDuration(options.wait_at_most), " job ", Printable(options.job),
           moves ? absl::StrCat(" is not at ", Printable(options.host),
-                               " yet; it goes there all the same, and 'geminictl ls jobs' shows "
-                               "whether it has left")
-                : absl::StrCat(" has not ended its step; it changes to ", scale.ranks(),
-                               " ranks after that all the same, and 'geminictl ls jobs' shows how "
-                               "many it has")));
+                               " yet; the request remains, and 'geminictl ls jobs' shows whether "
+                               "the job has left")
+                : absl::StrCat(" has not ended its step; the request for ", scale.ranks(),
+                               " ranks remains, and 'geminictl ls jobs' shows how many the job "
+                               "has, and whether it trains")));
     }
     absl::SleepFor(std::min(kPause, deadline - base::MonotonicNow()));
     GEMINID_ASSIGN_OR_RETURN(scale, client->GetScale(scale.number()));

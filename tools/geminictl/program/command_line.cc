@@ -25,6 +25,8 @@ constexpr uint64_t kMostChunks = uint64_t{1} << 24;  // as many as a daemon can 
 struct Flags {
   std::string timeout = "10", interval = "2", sort = "stall", session, limit = "1000", chunk,
               wait_at_most, at_most = "60", ranks, watch, times;
+  // A host has 60 s to become ready (RunPlace::Options::patience) before the state travels.
+  std::string move_at_most = "180";
 };
 
 // Subcommands that look once and change nothing.
@@ -118,8 +120,9 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
           ranks, base::ParseCount("the number of ranks", flags.ranks, 1, planner::kMostRanksOfJob));
     }
     line->jobs.ranks = static_cast<uint32_t>(ranks);
-    GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most,
-                             ParseSecondsToWait("--at-most", flags.at_most));
+    GEMINID_ASSIGN_OR_RETURN(
+        line->jobs.wait_at_most,
+        ParseSecondsToWait("--at-most", migrates ? flags.move_at_most : flags.at_most));
   }
   if (line->subcommand == Subcommand::kExplain) {
     GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));
@@ -292,7 +295,7 @@ class Parser {
     migrate->add_option("--ranks", flags_.ranks,
                         "Number of ranks there; otherwise the job's present number");
     migrate
-        ->add_option("--at-most", flags_.at_most,
+        ->add_option("--at-most", flags_.move_at_most,
                      "Seconds to wait for the change; then the exit code is 6")
         ->capture_default_str();
     CLI::App* const end =

@@ -210,7 +210,7 @@ TEST_F(Geminictl, Scale_WaitsForWhatTheRanksSay) {
   EXPECT_THAT(refused.err, HasSubstr("job demo was not scaled to 3 ranks: there is no room"));
   const Outcome late = RunHere({"scale", "demo", "3", "--at-most", "0.1"});
   EXPECT_EQ(late.code, base::kExitDeadline);
-  EXPECT_THAT(late.err, HasSubstr("it changes to 3 ranks after that all the same"));
+  EXPECT_THAT(late.err, HasSubstr("the request for 3 ranks remains"));
 }
 
 TEST_F(Geminictl, Migrate_WaitsForWhatIsSaidOfTheMove) {
@@ -243,7 +243,7 @@ TEST_F(Geminictl, Migrate_WaitsForWhatIsSaidOfTheMove) {
   EXPECT_THAT(refused.err, HasSubstr("job demo was not moved to beta: beta: it is full"));
   const Outcome late = RunHere({"migrate", "demo", "beta", "--at-most", "0.1"});
   EXPECT_EQ(late.code, base::kExitDeadline);
-  EXPECT_THAT(late.err, HasSubstr("is not at beta yet; it goes there all the same"));
+  EXPECT_THAT(late.err, HasSubstr("is not at beta yet; the request remains"));
   EXPECT_EQ(RunHere({"migrate", "demo", ""}).code, base::kExitUsage);
 }
 

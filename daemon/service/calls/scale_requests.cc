@@ -128,7 +128,9 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
         other->message.number(), "); wait until that request ends, then ask again"));
   }
   if (!HasRank(attached, {tenant, wanted.job()})) {
-    return absl::NotFoundError(absl::StrCat("there is no job ", wanted.job(), " of ", tenant));
+    return absl::NotFoundError(absl::StrCat("there is no job ", wanted.job(), " of ", tenant,
+                                            "; a run whose ranks are being started again has no "
+                                            "job for some seconds: ask again if that may be"));
   }
   const std::pair<const uint64_t, Offered>* found = nullptr;
   for (const auto& offer : offers_) {

@@ -217,8 +217,8 @@ TEST_P(GpuMeshes, SequencesCutByHeads_ComputeWhatWholeOnesDo) {
 }
 
 TEST_P(GpuMeshes, ThatTheHostAloneComputes_AreRefusedBeforeTheyStart) {
-  for (const std::string mesh :
-       {"tensor=2d:4", "tensor=1d-sequence:2", "sequence=ring:2", "tensor=1d:2,sequence=ring:2"}) {
+  for (const std::string mesh : {"sequence=ring:2", "tensor=1d:2,sequence=ring:2",
+                                 "tensor=1d-sequence:2,sequence=ulysses:2"}) {
     const CommandResult result =
         RunTrainer(Arguments({"--model", "gpt2-tiny", "--device", "cuda", "--parallel", mesh}));
     EXPECT_EQ(result.code, 2) << mesh;

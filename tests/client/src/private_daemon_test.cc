@@ -128,7 +128,7 @@ TEST(PrivateDaemon, ThatRemovesItsFolderAndFails_ShowsItsLastWords) {
   const absl::Status failed = PrivateDaemon::Start(options).status();
   std::filesystem::remove(options.binary);
   EXPECT_TRUE(absl::IsResourceExhausted(failed)) << failed;
-  EXPECT_THAT(std::string(failed.message()), HasSubstr("its last words:\nno room"));
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("its last output:\nno room"));
 }
 
 TEST(PrivateDaemon, ThatIsNeverReady_IsGivenUp) {

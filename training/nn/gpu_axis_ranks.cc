@@ -46,8 +46,9 @@ absl::Status GpuAxisRanks::ThroughHost(size_t count, DType type, size_t copies,
                                        const std::function<absl::Status(Piece, std::byte*)>& work) {
   const size_t bytes = copies * SizeOf(type);
   const size_t most = std::min(count, std::max<size_t>(1, host_bytes_ / bytes));
-  GEMINID_ASSIGN_OR_RETURN(const collectives::Memory::Block passing,
-                           memory_.Allocate("what cut layers exchange", most * bytes));
+  GEMINID_ASSIGN_OR_RETURN(
+      const collectives::Memory::Block passing,
+      memory_.Allocate("buffer for exchanges of sharded layers", most * bytes));
   return InPieces(count, most, [&](Piece piece) { return work(piece, passing.data()); });
 }
 

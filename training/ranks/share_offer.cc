@@ -26,10 +26,12 @@ void ShareOffer::AfterStep(const ShareStep& step) {
   if (seconds) context_.handover->NoteSequenceSeconds(context_.info.world_size, *seconds);
 }
 
+RanksRange ShareOffer::Range() const { return context_.handover->share().value_or(RanksRange{}); }
+
 // That the run may have, with the one that it has.
 std::vector<int> ShareOffer::Numbers() const {
   std::vector<int> numbers = {context_.info.world_size};
-  const RanksRange range = context_.handover->share().value_or(RanksRange{});
+  const RanksRange range = Range();
   for (int ranks = range.least; ranks <= range.most && numbers.size() < kMostNumbers; ++ranks) {
     if (ranks < 1 || ranks == context_.info.world_size) continue;
     if (!context_.check_ranks || context_.check_ranks(ranks).ok()) numbers.push_back(ranks);
@@ -49,7 +51,7 @@ JobScaling::Share ShareOffer::Make(uint64_t arena_bytes) const {
     share.why_not = absl::StrCat("it ends within ", kSoonSeconds, " s");
     return share;
   }
-  const RanksRange range = context_.handover->share().value_or(RanksRange{});
+  const RanksRange range = Range();
   for (const RanksGoodput& row : GoodputByRanks(context_.handover->SequenceSeconds(), Numbers())) {
     const uint64_t of_rank =
         RankDeviceBytes(options_, {context_.info.world_size, arena_bytes}, row.ranks);

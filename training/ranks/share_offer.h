@@ -33,6 +33,7 @@ class ShareOffer {
   JobScaling::Share Make(uint64_t arena_bytes) const;
 
  private:
+  RanksRange Range() const;
   std::vector<int> Numbers() const;
 
   const TrainOptions& options_;

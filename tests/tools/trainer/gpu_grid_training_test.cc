@@ -2,7 +2,6 @@
 // without a GPU. Compares with the same grid on the host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <cmath>
 #include <filesystem>
@@ -13,10 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/tools/trainer/gpu_training.h"
-#include "tests/tools/trainer/trainer_process.h"
 
 namespace geminid::trainer {
 namespace {
@@ -190,18 +186,7 @@ TEST_P(GpuGridTrainingBesideADaemon, OnAGpuEach_ExchangesByNcclWithTheBitsOfOneG
 TEST_P(GpuGridTrainingBesideADaemon, KilledRank_IsNamedAndEndsTheOthersWithinTwoSeconds) {
   for (const Words& where : std::vector<Words>{kCuda, {"--device", "0"}}) {
     SCOPED_TRACE(where[1]);
-    TrainerProcess run(
-        Arguments(With(With(kGpt2, where), {"--parallel", "tensor=2d:4", "--steps", "1000000"})),
-        /*columns=*/400, environment_);
-    ASSERT_TRUE(run.WaitForStep(2)) << run.output();
-    const std::vector<pid_t> ranks = run.Children("geminid-train: rank 3");
-    ASSERT_EQ(ranks.size(), 1u);
-    kill(ranks[0], SIGKILL);
-    const absl::Time killed = absl::Now();
-    EXPECT_NE(run.Wait(), 0);
-    EXPECT_LT(absl::Now() - killed, absl::Seconds(2));
-    EXPECT_THAT(run.output(), HasSubstr("rank 3 (pid " + std::to_string(ranks[0]) + ")"));
-    ExpectMemoryBack();
+    ExpectKilledRankEndsRun(With(With(kGpt2, where), {"--parallel", "tensor=2d:4"}), /*rank=*/3);
   }
 }
 

@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/tools/trainer/gpu_training.h"
 #include "tests/tools/trainer/trainer_process.h"
 
@@ -181,18 +179,7 @@ TEST_P(GpuTensorTrainingBesideADaemon, OnAGpuEach_AddsUpByNcclWithTheBitsOfOneGp
 TEST_P(GpuTensorTrainingBesideADaemon, KilledRank_IsNamedAndEndsTheOtherWithinTwoSeconds) {
   for (const Words& where : std::vector<Words>{kCuda, {"--device", "0"}}) {
     SCOPED_TRACE(where[1]);
-    TrainerProcess run(
-        Arguments(With(With(kGpt2, where), {"--parallel", "tensor=1d:2", "--steps", "1000000"})),
-        /*columns=*/400, environment_);
-    ASSERT_TRUE(run.WaitForStep(2)) << run.output();
-    const std::vector<pid_t> ranks = run.Children("geminid-train: rank 1");
-    ASSERT_EQ(ranks.size(), 1u);
-    kill(ranks[0], SIGKILL);
-    const absl::Time killed = absl::Now();
-    EXPECT_NE(run.Wait(), 0);
-    EXPECT_LT(absl::Now() - killed, absl::Seconds(2));
-    EXPECT_THAT(run.output(), HasSubstr("rank 1 (pid " + std::to_string(ranks[0]) + ")"));
-    ExpectMemoryBack();
+    ExpectKilledRankEndsRun(With(With(kGpt2, where), {"--parallel", "tensor=1d:2"}), /*rank=*/1);
   }
 }
 

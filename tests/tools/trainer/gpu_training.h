@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,11 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/base/long_tests.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/gpu/double/node.h"
 #include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/trainer_process.h"
 
 namespace geminid::trainer {
 
@@ -126,6 +130,24 @@ class GpuTrainingBesideADaemon : public GpuTraining {
     options.agent_program = GEMINID_AGENT;
     ASSERT_TRUE(env_.Start(options).ok());
     environment_ = {"GEMINID_SOCKET=" + env_.socket()};
+  }
+
+  // Kills a rank of a run with these flags. The run must name it, end within two seconds and leave
+  // no memory.
+  void ExpectKilledRankEndsRun(const Words& flags, int rank) {
+    const std::string name = "rank " + std::to_string(rank);
+    TrainerProcess run(Arguments(With(flags, {"--steps", "1000000"})), /*columns=*/400,
+                       environment_);
+    ASSERT_TRUE(run.WaitForStep(2)) << run.output();
+    const std::vector<pid_t> ranks = run.Children("geminid-train: " + name);
+    ASSERT_EQ(ranks.size(), 1u);
+    kill(ranks[0], SIGKILL);
+    const absl::Time killed = absl::Now();
+    EXPECT_NE(run.Wait(), 0);
+    EXPECT_LT(absl::Now() - killed, absl::Seconds(2));
+    EXPECT_THAT(run.output(),
+                ::testing::HasSubstr(name + " (pid " + std::to_string(ranks[0]) + ")"));
+    ExpectMemoryBack();
   }
 
   const std::string of_daemon_;  // the daemon's devices

@@ -33,12 +33,21 @@ std::vector<uint64_t> Ids(const std::vector<Ticket>& tickets) {
   return ids;
 }
 
-// With one ticket at a time, the order is visible.
-TransferLimits OneAtATime() {
+TransferLimits Limits(uint32_t tickets, uint64_t small_bytes = 0) {
   TransferLimits limits;
-  limits.tickets_in_flight = 1;
-  limits.small_bytes_in_flight = 0;
+  limits.tickets_in_flight = tickets;
+  limits.small_bytes_in_flight = small_bytes;
   return limits;
+}
+
+// With one ticket at a time, the order is visible.
+TransferLimits OneAtATime() { return Limits(1); }
+
+// Loads of chunks 0, 1, ..., each for a destination of its own.
+void EnqueueLoads(TransferScheduler* scheduler, uint32_t count, uint64_t bytes) {
+  for (uint32_t i = 0; i < count; ++i) {
+    ASSERT_TRUE(scheduler->Enqueue(kA, Load(i, i, bytes), At(0)));
+  }
 }
 
 // Grants and completes until nothing is left. Returns the order of request ids.
@@ -55,10 +64,7 @@ std::vector<uint64_t> Drain(TransferScheduler* scheduler, SessionId session, Tim
 }
 
 TEST(TransferScheduler, CountLimit_HoldsPerDirection) {
-  TransferLimits limits;
-  limits.tickets_in_flight = 2;
-  limits.small_bytes_in_flight = 0;
-  TransferScheduler scheduler(limits);
+  TransferScheduler scheduler(Limits(2));
   scheduler.AddSession(kA, kDevice, 1);
   for (uint32_t i = 0; i < 4; ++i) {
     ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i), At(0)));
@@ -76,12 +82,9 @@ TEST(TransferScheduler, CountLimit_HoldsPerDirection) {
 }
 
 TEST(TransferScheduler, SmallCopies_MayExceedTheCountUntilTheirBytesAreMet) {
-  TransferLimits limits;
-  limits.tickets_in_flight = 2;
-  limits.small_bytes_in_flight = 10;
-  TransferScheduler scheduler(limits);
+  TransferScheduler scheduler(Limits(2, 10));
   scheduler.AddSession(kA, kDevice, 1);
-  for (uint32_t i = 0; i < 6; ++i) ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i, 3), At(0)));
+  EnqueueLoads(&scheduler, 6, 3);
   const std::vector<Ticket> granted = scheduler.Grant(At(0));
   EXPECT_EQ(Ids(granted), (std::vector<uint64_t>{0, 1, 2}));
   ASSERT_TRUE(scheduler.Complete(kA, granted[0].id, At(0)));
@@ -89,12 +92,9 @@ TEST(TransferScheduler, SmallCopies_MayExceedTheCountUntilTheirBytesAreMet) {
 }
 
 TEST(TransferScheduler, LargeCopies_AreHeldToTheCount) {
-  TransferLimits limits;
-  limits.tickets_in_flight = 2;
-  limits.small_bytes_in_flight = 10;
-  TransferScheduler scheduler(limits);
+  TransferScheduler scheduler(Limits(2, 10));
   scheduler.AddSession(kA, kDevice, 1);
-  for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i, 8), At(0)));
+  EnqueueLoads(&scheduler, 3, 8);
   // A small copy never bypasses a large one that came before it.
   ASSERT_TRUE(scheduler.Enqueue(kA, Load(3, 3, 1), At(0)));
   EXPECT_EQ(Ids(scheduler.Grant(At(0))), (std::vector<uint64_t>{0, 1}));
@@ -102,12 +102,9 @@ TEST(TransferScheduler, LargeCopies_AreHeldToTheCount) {
 }
 
 TEST(TransferScheduler, UrgentCopy_WaitsForNoMoreSmallCopiesThanTheirBytes) {
-  TransferLimits limits;
-  limits.tickets_in_flight = 1;
-  limits.small_bytes_in_flight = 4;
-  TransferScheduler scheduler(limits);
+  TransferScheduler scheduler(Limits(1, 4));
   scheduler.AddSession(kA, kDevice, 1);
-  for (uint32_t i = 0; i < 9; ++i) ASSERT_TRUE(scheduler.Enqueue(kA, Load(i, i, 2), At(0)));
+  EnqueueLoads(&scheduler, 9, 2);
   const std::vector<Ticket> granted = scheduler.Grant(At(0));
   EXPECT_EQ(Ids(granted), (std::vector<uint64_t>{0, 1}));
   TransferRequest urgent = Load(100, 100, 2);
@@ -488,9 +485,7 @@ TEST(TransferScheduler, Overdue_IsCountedOnItsDevice) {
 }
 
 TEST(TransferScheduler, RandomUse_NeverExceedsALimitAndServesAll) {
-  TransferLimits limits;
-  limits.tickets_in_flight = 3;
-  limits.small_bytes_in_flight = 0;
+  TransferLimits limits = Limits(3);
   limits.bytes_in_flight = 50;
   limits.link_bytes_in_flight = 80;
   TransferScheduler scheduler(limits);

@@ -96,6 +96,21 @@ TEST_F(Ends, AskedToByASignalForOneRank_EndsAllOfThem) {
   EXPECT_EQ(Report()["ended_by"], "SIGTERM");
 }
 
+// True when the trainer's processes use no processor time for a while.
+bool WaitsForOthers(const TrainerProcess& trainer) {
+  constexpr absl::Duration kStill = absl::Milliseconds(500);
+  const absl::Time give_up = absl::Now() + absl::Seconds(30);
+  absl::Duration used = trainer.Used();
+  absl::Time since = absl::Now();
+  while (absl::Now() - since < kStill && absl::Now() < give_up) {
+    absl::SleepFor(absl::Milliseconds(10));
+    if (trainer.Used() == used) continue;
+    used = trainer.Used();
+    since = absl::Now();
+  }
+  return absl::Now() < give_up;
+}
+
 TEST_F(Ends, AskedToTwice_EndsAtOnceAndLeavesNothing) {
   for (const char* ranks : {"1", "2"}) {
     const base::TemporaryFolder runtime;
@@ -107,6 +122,8 @@ TEST_F(Ends, AskedToTwice_EndsAtOnceAndLeavesNothing) {
     const std::vector<pid_t> daemons = trainer.Children(GEMINID_DAEMON_BINARY);
     ASSERT_EQ(daemons.size(), 1);
     kill(daemons[0], SIGSTOP);
+    // The step in flight may end without the daemon; a signal before its end would end the run.
+    ASSERT_TRUE(WaitsForOthers(trainer)) << trainer.output();
     trainer.Signal(SIGINT);
     ASSERT_TRUE(trainer.WaitFor("ends at the next micro-batch; once more to end at once"));
     // A signal counts as a second request only some time after the first one.

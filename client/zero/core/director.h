@@ -133,6 +133,14 @@ class Director {
 
   bool OnDevice(uint32_t chunk) const { return places_[chunk].on_device; }
   int holders(uint32_t chunk) const { return places_[chunk].holders; }
+  // The device has nothing but weights of the chunk, and all ranks could drop and gather them again
+  // at any time. Not for chunks that stay or have copies on hosts: their gathers are counted.
+  bool CanGatherAgain(uint32_t chunk) const {
+    const Place& place = places_[chunk];
+    const Chunk& facts = chunks_[chunk];
+    return place.on_device && !place.opened && !place.holds_gradient && !facts.is_gradient &&
+           !facts.stays && !facts.copied;
+  }
   bool HoldsGradient(uint32_t chunk) const { return places_[chunk].holds_gradient; }
   bool AnythingHeld() const;
 

@@ -12,9 +12,11 @@ bool Nothing(uint32_t) { return false; }
 
 }  // namespace
 
-Placer::Placer(uint64_t arena_bytes, uint64_t alignment_bytes, std::vector<uint64_t> chunk_bytes)
+Placer::Placer(uint64_t arena_bytes, uint64_t alignment_bytes, std::vector<uint64_t> chunk_bytes,
+               Regathers regathers)
     : alignment_bytes_(alignment_bytes),
       bytes_(std::move(chunk_bytes)),
+      regathers_(std::move(regathers)),
       map_(arena_bytes / alignment_bytes * alignment_bytes, 0),
       where_(bytes_.size(), Where::kAway),
       offsets_(bytes_.size()) {}
@@ -118,12 +120,12 @@ Steps Placer::MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, c
   if (!packed.has_value() || packed->most_workspace_bytes <= unpacked_bytes) return {};
   Steps steps;
   for (const auto& [chunk, offset] : packed->offsets) {
-    if (OnDevice(chunk) && offsets_[chunk] != offset) ToHost(chunk, &steps);
+    if (OnDevice(chunk) && offsets_[chunk] != offset) Evict(chunk, &steps);
   }
   for (const auto& [chunk, offset] : packed->offsets) {
     const auto room = map_.RoomAt(offset, bytes_[chunk], [](uint32_t) { return true; });
     for (uint32_t other : room->evict) {
-      if (other != chunk) ToHost(other, &steps);
+      if (other != chunk) Evict(other, &steps);
     }
   }
   return steps;
@@ -146,7 +148,7 @@ Steps Placer::Place(const Moves& moves) {
       continue;
     }
     if (move.kind == Move::Kind::kPark) {
-      if (where == Where::kDevice) ToHost(move.chunk, &steps);
+      if (where == Where::kDevice) Evict(move.chunk, &steps);
       continue;
     }
     if (move.kind == Move::Kind::kReturn) {
@@ -160,6 +162,8 @@ Steps Placer::Place(const Moves& moves) {
                        move.due, move.within_host});
     } else if (opens) {
       where = Where::kUnopened;  // an extent of zeros can be opened later
+    } else if (MayRegather(move.chunk)) {
+      where = Where::kUngathered;
     } else {
       where = Where::kHost;
       steps.push_back({Step::Kind::kGatherToHost, move.chunk, 0, move.due, move.within_host});
@@ -174,27 +178,36 @@ void Placer::PutAt(uint32_t chunk, uint64_t offset) {
   offsets_[chunk] = offset;
 }
 
-void Placer::ToHost(uint32_t chunk, Steps* steps) {
+void Placer::Evict(uint32_t chunk, Steps* steps) {
   map_.Remove(chunk);
-  where_[chunk] = Where::kHost;
-  steps->push_back({Step::Kind::kToHost, chunk});
+  where_[chunk] = MayRegather(chunk) ? Where::kUngathered : Where::kHost;
+  const bool drops = where_[chunk] == Where::kUngathered;
+  steps->push_back({drops ? Step::Kind::kDrop : Step::Kind::kToHost, chunk});
+}
+
+Step::Kind Placer::KindOfLoad(uint32_t chunk) const {
+  switch (where_[chunk]) {
+    case Where::kUnopened:
+      return Step::Kind::kOpen;
+    case Where::kUngathered:
+      return Step::Kind::kGather;
+    default:
+      return Step::Kind::kToDevice;
+  }
 }
 
 // If there is no room for the chunk, it waits until an operator needs it.
 void Placer::Return(const Move& move, Steps* steps) {
   const auto room = map_.FindRoom(bytes_[move.chunk], move.offset, Nothing);
   if (!room.has_value()) return;
-  const bool unopened = where_[move.chunk] == Where::kUnopened;
+  steps->push_back({KindOfLoad(move.chunk), move.chunk, room->offset, move.due});
   PutAt(move.chunk, room->offset);
-  steps->push_back(
-      {unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, move.chunk, room->offset, move.due});
 }
 
 void Placer::LoadTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps) {
-  for (uint32_t other : room.evict) ToHost(other, steps);
-  const bool unopened = where_[chunk] == Where::kUnopened;
+  for (uint32_t other : room.evict) Evict(other, steps);
+  steps->push_back({KindOfLoad(chunk), chunk, room.offset});
   PutAt(chunk, room.offset);
-  steps->push_back({unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, chunk, room.offset});
 }
 
 bool Placer::LoadOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps) {
@@ -228,7 +241,7 @@ absl::StatusOr<Steps> Placer::Load(std::span<const uint32_t> chunks, const Held&
     return NoRoom(bytes);
   }
   for (const auto& [chunk, offset] : *packed) {
-    if (OnDevice(chunk) && offsets_[chunk] != offset) ToHost(chunk, &steps);
+    if (OnDevice(chunk) && offsets_[chunk] != offset) Evict(chunk, &steps);
   }
   for (const auto& [chunk, offset] : *packed) {
     if (where_[chunk] == Where::kDevice) continue;
@@ -246,7 +259,7 @@ absl::StatusOr<Steps> Placer::Reserve(uint64_t bytes, uint64_t wanted, const Hel
     const auto in_the_way = map_.InTheWay(
         needed, [&](uint32_t owner) { return owner < bytes_.size() && !held(owner); });
     if (!in_the_way.has_value()) return NoRoom(needed);
-    for (uint32_t chunk : *in_the_way) ToHost(chunk, &steps);
+    for (uint32_t chunk : *in_the_way) Evict(chunk, &steps);
   }
   needed_workspace_bytes_ = needed;
   if (target == map_.workspace_bytes()) return steps;
@@ -265,7 +278,7 @@ absl::StatusOr<Placer::Block> Placer::PlaceBlock(uint32_t block, uint64_t bytes,
   });
   if (!room.has_value()) return NoRoom(bytes);
   Block placed{room->offset, {}};
-  for (uint32_t other : room->evict) ToHost(other, &placed.steps);
+  for (uint32_t other : room->evict) Evict(other, &placed.steps);
   map_.Put(OwnerOf(block), room->offset, RoundUp(bytes));
   return placed;
 }

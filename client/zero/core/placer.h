@@ -1,6 +1,7 @@
 // Decides where the Director's moves go on this rank. All ranks make the same moves, but only this
 // rank knows how much workspace its trainer takes. A chunk that finds no room, or must make room,
 // is stored in host memory meanwhile. So no move that other ranks take part in ever waits for room.
+// Weights that no other rank has to gather with this one are dropped instead, and gathered again.
 // Pure: returns steps to execute one after the other.
 #ifndef GEMINID_CLIENT_ZERO_CORE_PLACER_H_
 #define GEMINID_CLIENT_ZERO_CORE_PLACER_H_
@@ -48,8 +49,11 @@ using Steps = std::vector<Step>;
 
 class Placer {
  public:
-  // Extents are multiples of `alignment_bytes`.
-  Placer(uint64_t arena_bytes, uint64_t alignment_bytes, std::vector<uint64_t> chunk_bytes);
+  // Whether the chunk holds nothing but weights that this rank can gather again without others.
+  using Regathers = std::function<bool(uint32_t chunk)>;
+  // Extents are multiples of `alignment_bytes`. A null `regathers` stands for: no chunk.
+  Placer(uint64_t arena_bytes, uint64_t alignment_bytes, std::vector<uint64_t> chunk_bytes,
+         Regathers regathers = nullptr);
 
   // The optimizer's state takes so many bytes of the arena's bottom.
   void SetFloor(uint64_t bytes) { map_.SetFloor(bytes); }
@@ -63,8 +67,8 @@ class Placer {
   // to workspace. If workspace could therefore not grow to `enough_bytes`, the chunks below are
   // evicted: Place and Load then put the operator's chunks at the bottom.
   Steps MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held);
-  // Evicts nothing: a chunk that finds no room waits in host memory until it is needed. A chunk
-  // that is reduced must be on the device.
+  // Evicts nothing: a chunk that finds no room waits in host memory, or ungathered, until it is
+  // needed. A chunk that is reduced must be on the device.
   Steps Place(const Moves& moves);
   // Whether all `chunks` fit beside `workspace_bytes` and the held chunks, with everything else
   // evicted. If true, Reserve of so many bytes, any Place, and Load of these chunks succeed.
@@ -93,7 +97,9 @@ class Placer {
   uint64_t used_bytes() const { return map_.used_bytes(); }
 
  private:
-  enum class Where { kAway, kDevice, kHost, kUnopened };
+  // kUnopened and kUngathered: the Director has it on the device, and it will get there by an
+  // opening or a gather when an operator needs it.
+  enum class Where { kAway, kDevice, kHost, kUnopened, kUngathered };
 
   uint32_t OwnerOf(uint32_t block) const { return static_cast<uint32_t>(bytes_.size()) + block; }
   uint64_t RoundUp(uint64_t bytes) const { return base::RoundUp(bytes, alignment_bytes_); }
@@ -113,7 +119,10 @@ class Placer {
   ArenaMap MapOf(std::span<const uint32_t> chunks, const Held& held) const;
   void PutAt(uint32_t chunk, uint64_t offset);
   void SetWorkspace(uint64_t bytes, Steps* steps);
-  void ToHost(uint32_t chunk, Steps* steps);
+  bool MayRegather(uint32_t chunk) const { return regathers_ && regathers_(chunk); }
+  void Evict(uint32_t chunk, Steps* steps);
+  // The step that brings a chunk to the device from where it is.
+  Step::Kind KindOfLoad(uint32_t chunk) const;
   void Return(const Move& move, Steps* steps);
   void LoadTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps);
   bool LoadOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps);
@@ -122,6 +131,7 @@ class Placer {
 
   const uint64_t alignment_bytes_;
   const std::vector<uint64_t> bytes_;  // by chunk
+  const Regathers regathers_;
   ArenaMap map_;
   std::vector<Where> where_;
   std::vector<uint64_t> offsets_;        // by chunk

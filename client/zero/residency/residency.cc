@@ -29,7 +29,10 @@ Residency::Residency(const EngineSetup& setup, const Director& director,
       owners_(owners),
       calls_(std::move(calls)),
       placer_(setup.session->arena_bytes(), kExtentAlignmentBytes,
-              ExtentBytes(setup.layout, owners)),
+              ExtentBytes(setup.layout, owners),
+              [this](uint32_t chunk) {
+                return setup_.communicator->WorldSize() == 1 && director_.CanGatherAgain(chunk);
+              }),
       workspace_(setup.session->arena(), setup.session->arena_bytes(), &meter_, calls_.grow,
                  calls_.holes) {}
 

@@ -358,5 +358,31 @@ TEST_F(CopiedTest, WeightWhoseGradientWasReduced_IsGatheredWithinTheHost) {
   EXPECT_THAT(Use({0}), ElementsAre(GatherWithinHost(0)));
 }
 
+// A copy of the weights alone can be dropped and gathered again, and nothing else.
+TEST_F(DirectorTest, ChunkWithWeightsAlone_CanBeGatheredAgain) {
+  (void)director_.BeginMicroBatch();
+  EXPECT_FALSE(director_.CanGatherAgain(0)) << "it is not on the device";
+  (void)Use({0});
+  EXPECT_TRUE(director_.CanGatherAgain(0));
+  director_.NoteGradient(0);
+  EXPECT_FALSE(director_.CanGatherAgain(0));
+  (void)director_.OpenGradient(1, /*planned=*/false);
+  EXPECT_FALSE(director_.CanGatherAgain(1)) << "it began as zeros";
+}
+
+class DirectorOfOtherChunksTest : public DirectorTest {
+ protected:
+  DirectorOfOtherChunksTest()
+      : DirectorTest({{.bytes = kBytes, .stays = true},
+                      {.bytes = kBytes, .copied = true},
+                      {.bytes = kBytes, .is_gradient = true}}) {}
+};
+
+TEST_F(DirectorOfOtherChunksTest, ChunksWhoseGathersAreCounted_AreNotGatheredAgain) {
+  (void)director_.BeginMicroBatch();
+  (void)Use({0, 1, 2});
+  for (uint32_t chunk = 0; chunk < 3; ++chunk) EXPECT_FALSE(director_.CanGatherAgain(chunk));
+}
+
 }  // namespace
 }  // namespace geminid::zero

@@ -77,6 +77,29 @@ TEST_F(PlacerTest, GradientThatFindsNoRoom_IsOpenedWhenItIsNeeded) {
   EXPECT_EQ(steps->back(), (Step{Step::Kind::kOpen, 2, 0}));
 }
 
+// Chunks 0 to 2 are weights that this rank gathers alone.
+class PlacerOfOneRankTest : public ::testing::Test {
+ protected:
+  Placer placer_{100, 10, {40, 40, 40, 20}, [](uint32_t chunk) { return chunk < 3; }};
+};
+
+TEST_F(PlacerOfOneRankTest, WeightsThatFindNoRoom_AreGatheredWhenTheyAreNeeded) {
+  (void)placer_.Place({GatherOf(0), GatherOf(1)});
+  EXPECT_THAT(placer_.Place({GatherOf(2)}), IsEmpty());
+  EXPECT_FALSE(placer_.OnDevice(2));
+  const auto steps = placer_.Load(std::vector<uint32_t>{2}, [](uint32_t c) { return c == 0; });
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_THAT(*steps, ElementsAre(Step{Step::Kind::kDrop, 1}, Step{Step::Kind::kGather, 2, 40}));
+}
+
+TEST_F(PlacerOfOneRankTest, WeightsThatMakeRoom_AreDroppedAndOnlyGradientsGoToTheHost) {
+  (void)placer_.Place({GatherOf(3), GatherOf(0)});
+  EXPECT_THAT(*placer_.Reserve(90, 0, Free),
+              ElementsAre(Step{Step::Kind::kToHost, 3}, Step{Step::Kind::kDrop, 0},
+                          Step{Step::Kind::kReserve, 0, 90}));
+  EXPECT_THAT(placer_.Place({{Move::Kind::kDrop, 0}}), IsEmpty()) << "nothing is left to drop";
+}
+
 TEST_F(PlacerTest, GrowingWorkspace_SendsAwayWhatIsInItsWayButNothingHeld) {
   (void)placer_.Place({GatherOf(0), GatherOf(1, 60)});
   EXPECT_THAT(*placer_.Reserve(20, 0, Free),

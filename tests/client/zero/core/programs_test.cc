@@ -23,6 +23,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
   uint64_t followed = 0;
   uint64_t evaluated_by_plan = 0;
   uint64_t to_host = 0;
+  uint64_t gathered_again = 0;
   uint64_t within_hosts = 0;
   for (uint32_t seed = first; seed < first + programs; ++seed) {
     const SimulatedProgram program = MakeRandomProgram(seed);
@@ -33,6 +34,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
     followed += result.followed;
     evaluated_by_plan += result.evaluated_by_plan;
     to_host += result.to_host;
+    gathered_again += result.gathered_again;
     within_hosts += result.within_hosts;
   }
   RecordProperty("exhausted", static_cast<int>(exhausted));
@@ -44,6 +46,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
   EXPECT_GE(followed, programs / 2);
   EXPECT_GE(evaluated_by_plan, programs / 2);
   EXPECT_GE(to_host, programs / 100);
+  EXPECT_GE(gathered_again, programs / 100);
   EXPECT_GE(within_hosts, programs / 2);
 }
 

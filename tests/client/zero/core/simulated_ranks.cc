@@ -161,7 +161,8 @@ class Rank {
         chunks_(static_cast<uint32_t>(program.chunk_units.size())),
         arena_bytes_(program.arena_units * kUnit),
         director_(DirectorChunks(program)),
-        placer_(arena_bytes_, kUnit, BytesOf(program)),
+        placer_(arena_bytes_, kUnit, BytesOf(program),
+                [this](uint32_t chunk) { return Regathers(chunk); }),
         queue_(BytesOf(program)),
         device_(2 * chunks_),
         host_(2 * chunks_),
@@ -453,6 +454,12 @@ class Rank {
                   .offset = step.offset,
                   .within_host = step.within_host});
     });
+  }
+
+  bool Regathers(uint32_t chunk) {
+    const bool again = program_.ranks == 1 && director_.CanGatherAgain(chunk);
+    world_.result.gathered_again += again ? 1 : 0;
+    return again;
   }
 
   Placer::Held HeldByOthers(const std::vector<uint32_t>& chunks) const {

@@ -17,8 +17,9 @@ struct SimulationResult {
   uint64_t plans_with_homes = 0;
   uint64_t followed = 0;  // micro-batches that followed a plan to the end
   uint64_t evaluated_by_plan = 0;
-  uint64_t to_host = 0;       // chunks that were evicted
-  uint64_t within_hosts = 0;  // gathers from the copies of each host's ranks
+  uint64_t to_host = 0;         // chunks that were evicted to host memory
+  uint64_t gathered_again = 0;  // chunks that found no room, and can be gathered again
+  uint64_t within_hosts = 0;    // gathers from the copies of each host's ranks
 };
 
 SimulationResult Simulate(const SimulatedProgram& program, uint32_t seed);

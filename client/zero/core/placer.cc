@@ -113,21 +113,33 @@ bool Placer::Fits(std::span<const uint32_t> chunks, uint64_t workspace_bytes,
   return all_there || PackAll(chunks, RoundUp(workspace_bytes), held).has_value();
 }
 
-Steps Placer::MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held) {
+std::vector<uint32_t> Placer::Displaced(const std::map<uint32_t, uint64_t>& offsets) const {
+  std::vector<uint32_t> displaced;
+  for (const auto& [chunk, offset] : offsets) {
+    if (OnDevice(chunk) && offsets_[chunk] != offset) displaced.push_back(chunk);
+  }
+  for (const auto& [chunk, offset] : offsets) {
+    const auto room = map_.RoomAt(offset, bytes_[chunk], [](uint32_t) { return true; });
+    for (uint32_t other : room->evict) {
+      const bool listed = std::ranges::find(displaced, other) != displaced.end();
+      if (other != chunk && !listed) displaced.push_back(other);
+    }
+  }
+  return displaced;
+}
+
+Steps Placer::MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held,
+                      const Stores& stores) {
   const uint64_t unpacked_bytes = MostWorkspaceUnpacked(chunks, held);
   if (unpacked_bytes >= enough_bytes) return {};
   const std::optional<Packed> packed = Pack(chunks, held);
   if (!packed.has_value() || packed->most_workspace_bytes <= unpacked_bytes) return {};
+  const std::vector<uint32_t> displaced = Displaced(packed->offsets);
+  std::vector<uint32_t> stored = displaced;
+  std::erase_if(stored, [this](uint32_t chunk) { return MayRegather(chunk); });
+  if (!stored.empty() && !stores(stored)) return {};
   Steps steps;
-  for (const auto& [chunk, offset] : packed->offsets) {
-    if (OnDevice(chunk) && offsets_[chunk] != offset) Evict(chunk, &steps);
-  }
-  for (const auto& [chunk, offset] : packed->offsets) {
-    const auto room = map_.RoomAt(offset, bytes_[chunk], [](uint32_t) { return true; });
-    for (uint32_t other : room->evict) {
-      if (other != chunk) Evict(other, &steps);
-    }
-  }
+  for (uint32_t chunk : displaced) Evict(chunk, &steps);
   return steps;
 }
 

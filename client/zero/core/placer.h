@@ -65,8 +65,11 @@ class Placer {
   // Call before an operator's chunks are placed. Workspace grows down from the top until it meets a
   // chunk that an operator holds, which cannot move. Space of other chunks below that chunk is lost
   // to workspace. If workspace could therefore not grow to `enough_bytes`, the chunks below are
-  // evicted: Place and Load then put the operator's chunks at the bottom.
-  Steps MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held);
+  // evicted: Place and Load then put the operator's chunks at the bottom. Not if host memory does
+  // not take the evicted chunks: `stores` is asked before anything is evicted.
+  using Stores = std::function<bool(std::span<const uint32_t> chunks)>;
+  Steps MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held,
+                const Stores& stores);
   // Evicts nothing: a chunk that finds no room waits in host memory, or ungathered, until it is
   // needed. A chunk that is reduced must be on the device.
   Steps Place(const Moves& moves);
@@ -110,6 +113,8 @@ class Placer {
     uint64_t most_workspace_bytes = 0;
   };
   std::optional<Packed> Pack(std::span<const uint32_t> chunks, const Held& held) const;
+  // The chunks on the device that must leave their places for these ones.
+  std::vector<uint32_t> Displaced(const std::map<uint32_t, uint64_t>& offsets) const;
   // The most workspace if `chunks` are placed without packing and everything else is evicted.
   uint64_t MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const Held& held) const;
   // Places for all `chunks`, the largest first; held chunks stay where they are.

@@ -11,8 +11,10 @@
 namespace geminid::zero {
 namespace {
 
-// If workspace can grow to so many times its peak, nothing is evicted to let it grow further.
-constexpr uint64_t kAmple = 4;
+// If workspace can grow to so many times its peak, nothing is evicted to let it grow further. A
+// plan knows the sizes of workspace but for growth such as that of experts that get more tokens.
+constexpr double kAmpleOnDemand = 4;
+constexpr double kAmpleByPlan = 1.25;
 
 }  // namespace
 
@@ -122,7 +124,9 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   if (following) room.wanted_bytes = director_->followed().workspace_bytes(director_->moment());
   // A plan knows the size of workspace, unless workspace has grown beyond it.
   if (!following || plans_->workspace_grew()) {
-    room.enough_bytes = kAmple * residency_->meter().Read().peak_workspace_bytes;
+    const double ample = following ? kAmpleByPlan : kAmpleOnDemand;
+    room.enough_bytes = static_cast<uint64_t>(
+        ample * static_cast<double>(residency_->meter().Read().peak_workspace_bytes));
   }
   return residency_->MoveWithRoom(moves, room);
 }

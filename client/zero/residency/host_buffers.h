@@ -23,6 +23,7 @@ class HostBuffers {
   // Gives the chunk a buffer, or returns the one that it has. Blocks for a call to the daemon if no
   // buffer is spare.
   absl::StatusOr<ChunkHandle> Take(uint32_t chunk, uint64_t bytes);
+  bool Has(uint32_t chunk) const { return taken_.contains(chunk); }
   // The buffer of a chunk that has one.
   ChunkHandle Of(uint32_t chunk) const { return taken_.at(chunk); }
   void GiveBack(uint32_t chunk);

@@ -122,6 +122,9 @@ class Mover {
   // Waits until nothing lies in [begin, end). The moves that clear it must be queued.
   absl::Status WaitClear(uint64_t begin, uint64_t end);
 
+  // Takes host memory for all of these chunks before they make room. False: there is not enough,
+  // and none is taken. Blocks for calls to the daemon.
+  bool TakeBuffers(std::span<const uint32_t> chunks);
   // Frees host memory that no chunk needs any more. Only when idle.
   absl::Status FreeSpareBuffers() { return buffers_.FreeSpare(); }
   // Host memory that the mover has allocated and does not free itself.

@@ -157,6 +157,19 @@ ChunkCollectives::Chunk Mover::InCollective(const Task& task, std::byte* data) c
 
 // --- chunks that make room -----------------------------------------------------------------------
 
+bool Mover::TakeBuffers(std::span<const uint32_t> chunks) {
+  std::vector<uint32_t> taken;
+  for (uint32_t chunk : chunks) {
+    const bool has = buffers_.Has(chunk);
+    if (!has && !buffers_.Take(chunk, session().Bytes(context_.setup->gathered[chunk])).ok()) {
+      for (uint32_t earlier : taken) buffers_.GiveBack(earlier);
+      return false;
+    }
+    if (!has) taken.push_back(chunk);
+  }
+  return true;
+}
+
 absl::Status Mover::ToHost(uint32_t chunk) {
   GEMINID_RETURN_IF_ERROR(WaitResident(chunk));
   GEMINID_RETURN_IF_ERROR(WaitUnused(chunk));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <vector>
 
 namespace geminid::zero {
@@ -14,6 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 bool Free(uint32_t) { return false; }
+bool Stored(std::span<const uint32_t>) { return true; }
 
 Move GatherOf(uint32_t chunk, std::optional<uint64_t> offset = {}) {
   return {Move::Kind::kGather, chunk, offset};
@@ -92,6 +94,13 @@ TEST_F(PlacerOfOneRankTest, WeightsThatFindNoRoom_AreGatheredWhenTheyAreNeeded) 
   EXPECT_THAT(*steps, ElementsAre(Step{Step::Kind::kDrop, 1}, Step{Step::Kind::kGather, 2, 40}));
 }
 
+TEST_F(PlacerOfOneRankTest, WeightsThatMakeWay_NeedNoHostMemory) {
+  (void)placer_.Place({GatherOf(0), GatherOf(1)});
+  const auto refuse = [](std::span<const uint32_t>) { return false; };
+  EXPECT_THAT(placer_.MakeWay(std::vector<uint32_t>{1}, 50, Free, refuse),
+              ElementsAre(Step{Step::Kind::kDrop, 1}, Step{Step::Kind::kDrop, 0}));
+}
+
 TEST_F(PlacerOfOneRankTest, WeightsThatMakeRoom_AreDroppedAndOnlyGradientsGoToTheHost) {
   (void)placer_.Place({GatherOf(3), GatherOf(0)});
   EXPECT_THAT(*placer_.Reserve(90, 0, Free),
@@ -114,7 +123,7 @@ TEST_F(PlacerTest, GrowingWorkspace_SendsAwayWhatIsInItsWayButNothingHeld) {
 TEST_F(PlacerTest, OperatorsChunkAboveAnother_TakesItsPlaceSoThatWorkspaceCanGrow) {
   (void)placer_.Place({GatherOf(0), GatherOf(3)});
   const std::vector<uint32_t> chunks = {3};
-  EXPECT_THAT(placer_.MakeWay(chunks, 80, Free),
+  EXPECT_THAT(placer_.MakeWay(chunks, 80, Free, Stored),
               ElementsAre(Step{Step::Kind::kToHost, 3}, Step{Step::Kind::kToHost, 0}));
   const auto steps = placer_.Load(chunks, Free);
   ASSERT_TRUE(steps.ok()) << steps.status();
@@ -125,27 +134,44 @@ TEST_F(PlacerTest, OperatorsChunkAboveAnother_TakesItsPlaceSoThatWorkspaceCanGro
 TEST_F(PlacerTest, OperatorsChunkToBeGathered_ComesToTheBottomSoThatWorkspaceCanGrow) {
   (void)placer_.Place({GatherOf(0)});
   const std::vector<uint32_t> chunks = {3};
-  EXPECT_THAT(placer_.MakeWay(chunks, 80, Free), ElementsAre(Step{Step::Kind::kToHost, 0}));
+  EXPECT_THAT(placer_.MakeWay(chunks, 80, Free, Stored), ElementsAre(Step{Step::Kind::kToHost, 0}));
   EXPECT_THAT(placer_.Place({GatherOf(3)}), ElementsAre(Step{Step::Kind::kGather, 3, 0}));
 }
 
 TEST_F(PlacerTest, OperatorsChunksOfWhichOneIsAtTheBottom_LeaveItThere) {
   (void)placer_.Place({GatherOf(3), GatherOf(0), GatherOf(1)});
   const std::vector<uint32_t> chunks = {1, 3};
-  EXPECT_THAT(placer_.MakeWay(chunks, 40, Free),
+  EXPECT_THAT(placer_.MakeWay(chunks, 40, Free, Stored),
               ElementsAre(Step{Step::Kind::kToHost, 1}, Step{Step::Kind::kToHost, 0}));
   EXPECT_THAT(*placer_.Load(chunks, Free), ElementsAre(Step{Step::Kind::kToDevice, 1, 20}));
+}
+
+TEST_F(PlacerTest, WhatHostMemoryDoesNotTake_StaysWhereItIs) {
+  (void)placer_.Place({GatherOf(0), GatherOf(3)});
+  std::vector<uint32_t> asked;
+  const auto refuse = [&asked](std::span<const uint32_t> chunks) {
+    asked.assign(chunks.begin(), chunks.end());
+    return false;
+  };
+  EXPECT_THAT(placer_.MakeWay(std::vector<uint32_t>{3}, 80, Free, refuse), IsEmpty());
+  EXPECT_THAT(asked, ElementsAre(3, 0));
+  EXPECT_TRUE(placer_.OnDevice(3));
+  EXPECT_TRUE(placer_.OnDevice(0));
 }
 
 TEST_F(PlacerTest, NothingMakesWay_WhereWorkspaceHasEnoughOrWouldGainNothing) {
   (void)placer_.Place({GatherOf(0), GatherOf(3)});
   const std::vector<uint32_t> chunks = {3};
-  EXPECT_THAT(placer_.MakeWay(chunks, 40, Free), IsEmpty());
+  EXPECT_THAT(placer_.MakeWay(chunks, 40, Free, Stored), IsEmpty());
   // The held chunk lies above.
   (void)placer_.Place({GatherOf(1, 60)});
-  EXPECT_THAT(placer_.MakeWay(chunks, 80, [](uint32_t c) { return c == 1; }), IsEmpty());
+  EXPECT_THAT(placer_.MakeWay(
+                  chunks, 80, [](uint32_t c) { return c == 1; }, Stored),
+              IsEmpty());
   // The held chunk lies below.
-  EXPECT_THAT(placer_.MakeWay(chunks, 40, [](uint32_t c) { return c == 0; }), IsEmpty());
+  EXPECT_THAT(placer_.MakeWay(
+                  chunks, 40, [](uint32_t c) { return c == 0; }, Stored),
+              IsEmpty());
 }
 
 TEST_F(PlacerTest, WantedWorkspace_IsTakenAsFarAsNothingMustLeave) {

@@ -372,6 +372,25 @@ TEST_F(Training, InTooLittleHostMemoryForAllState_HasTheRestOnDiskWithTheSameBit
   EXPECT_THAT(enough.err, HasSubstr("optimizer state: none on disk"));
 }
 
+// Workspace of experts grows beyond the plan, so weights must make room. The host has hardly more
+// memory than the state takes.
+TEST_F(Training, OfExpertsInLittleDeviceMemory_NeedsNoHostMemoryBesideItsState) {
+  const auto run = [this](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "--model", "mixtral-20m",   "--batch", "2",       "--device-memory",
+        "48MiB",   "--activations", "keep",    "--steps", "3"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  ASSERT_EQ(run({}).code, 0);
+  const std::string weights = Field("weights_sha256");
+  constexpr double kOfTheState = 1.005;
+  const auto bytes = static_cast<uint64_t>(kOfTheState * Number("host_bytes"));
+  const CommandResult little = run({"--host-memory", std::to_string(bytes) + "B"});
+  ASSERT_EQ(little.code, 0) << little.err;
+  EXPECT_EQ(Field("weights_sha256"), weights);
+}
+
 TEST_F(Training, WithEnduranceOfTheDiskForSomeSteps_SavesBeforeItIsSpentAndGoesOnWithMore) {
   const std::string disk = folder_ / "disk";
   const std::string save = folder_ / "checkpoints";

@@ -42,6 +42,7 @@ void Director::Load(uint32_t chunk, std::optional<uint64_t> offset, std::optiona
   Place& place = places_[chunk];
   if (place.on_device) return;
   place.on_device = true;
+  place.overwritten = false;
   place.offset = offset;
   const Move::Kind kind = std::exchange(place.parked, false) ? Move::Kind::kReturn
                           : chunks_[chunk].is_gradient       ? Move::Kind::kOpen
@@ -331,8 +332,10 @@ Moves Director::ChangeWeights() {
 Moves Director::CancelMicroBatch() {
   Moves moves = EndOperators();
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    const bool overwritten = std::exchange(places_[chunk].holds_gradient, false);
-    if (std::exchange(places_[chunk].parked, false) || (overwritten && AtHome(chunk))) {
+    Place& place = places_[chunk];
+    const bool weights_are_gone = place.holds_gradient || place.overwritten;
+    place.holds_gradient = place.overwritten = false;
+    if (std::exchange(place.parked, false) || (weights_are_gone && AtHome(chunk))) {
       Drop(chunk, &moves);
     }
   }

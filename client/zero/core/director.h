@@ -86,6 +86,8 @@ class Director {
   Moves OpenGradient(uint32_t chunk, bool planned);
   // Whether OpenGradient of a planned gradient would begin a new moment.
   bool GradientBeginsMoment(uint32_t chunk) const;
+  // An operator may write a gradient over the chunk's weights.
+  void NoteOverwritten(uint32_t chunk) { places_[chunk].overwritten = true; }
   // The chunk holds a part of a gradient, so it stays until Reduce.
   void NoteGradient(uint32_t chunk);
   // The chunk's gradient is complete.
@@ -152,6 +154,7 @@ class Director {
     bool holds_gradient = false;
     bool parked = false;  // off the device, with its contents stored on the host
     bool opened = false;  // began as zeros, for a gradient; has no weights
+    bool overwritten = false;  // an operator may have written a gradient over the weights
     bool copied = false;  // the hosts' copies have the newest weights, or will have by then
     bool idle() const { return on_device && holders == 0 && !holds_gradient; }
   };

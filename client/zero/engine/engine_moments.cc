@@ -172,7 +172,9 @@ std::byte* EngineImpl::GradientOf(ParameterId id) const {
   const Lock lock(mutex_);
   const uint32_t tensor = static_cast<uint32_t>(id);
   if (!book_->CheckGradient(tensor).ok()) return nullptr;
-  return residency_->Address(book_->StorageOf(setup_.ChunkOf(id)), tensor);
+  const uint32_t storage = book_->StorageOf(setup_.ChunkOf(id));
+  director_->NoteOverwritten(storage);
+  return residency_->Address(storage, tensor);
 }
 
 bool EngineImpl::GradientAccumulates(ParameterId id) const {

@@ -162,12 +162,16 @@ absl::Status EngineImpl::CancelMicroBatch() {
   return absl::OkStatus();
 }
 
-// Ends the last micro-batch first, unless that was done.
+// Ends the last micro-batch first, unless that was done. An evaluation since then may still wait
+// for weights, which the step changes.
 absl::StatusOr<double> EngineImpl::NormOfStep(const AgreedFields& step) {
-  if (step_->has_norm()) return step_->Norm(step);
   GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
-  GEMINID_RETURN_IF_ERROR(EndMicroBatch(/*step_ends=*/true));
   Mover& mover = residency_->mover();
+  if (step_->has_norm()) {
+    GEMINID_RETURN_IF_ERROR(mover.WaitIdle());
+    return step_->Norm(step);
+  }
+  GEMINID_RETURN_IF_ERROR(EndMicroBatch(/*step_ends=*/true));
   GEMINID_RETURN_IF_ERROR(mover.WaitIdle());
   GEMINID_RETURN_IF_ERROR(setup_.Waited(
       StallCause::kUpdate, [&] { return updater_->WaitIdle(setup_.options.timeout); }));

@@ -32,6 +32,12 @@ void HostBuffers::GiveBack(uint32_t chunk) {
   taken_.erase(found);
 }
 
+absl::Status HostBuffers::Free(uint32_t chunk) {
+  const ChunkHandle handle = taken_.at(chunk);
+  taken_.erase(chunk);
+  return session_->Free(std::vector<ChunkId>{handle.id});
+}
+
 std::vector<ChunkId> HostBuffers::All() const {
   std::vector<ChunkId> ids;
   for (const ChunkHandle& spare : spare_) ids.push_back(spare.id);

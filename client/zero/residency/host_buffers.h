@@ -27,6 +27,8 @@ class HostBuffers {
   // The buffer of a chunk that has one.
   ChunkHandle Of(uint32_t chunk) const { return taken_.at(chunk); }
   void GiveBack(uint32_t chunk);
+  // Frees the chunk's buffer at once, for others to allocate.
+  absl::Status Free(uint32_t chunk);
   // Frees all buffers that no chunk has.
   absl::Status FreeSpare();
   // All buffers, in no order.

@@ -124,7 +124,7 @@ class Mover {
 
   // Takes host memory for all of these chunks before they make room. False: there is not enough,
   // and none is taken. Blocks for calls to the daemon.
-  bool TakeBuffers(std::span<const uint32_t> chunks);
+  absl::StatusOr<bool> TakeBuffers(std::span<const uint32_t> chunks);
   // Frees host memory that no chunk needs any more. Only when idle.
   absl::Status FreeSpareBuffers() { return buffers_.FreeSpare(); }
   // Host memory that the mover has allocated and does not free itself.

@@ -157,15 +157,20 @@ ChunkCollectives::Chunk Mover::InCollective(const Task& task, std::byte* data) c
 
 // --- chunks that make room -----------------------------------------------------------------------
 
-bool Mover::TakeBuffers(std::span<const uint32_t> chunks) {
+absl::StatusOr<bool> Mover::TakeBuffers(std::span<const uint32_t> chunks) {
   std::vector<uint32_t> taken;
   for (uint32_t chunk : chunks) {
-    const bool has = buffers_.Has(chunk);
-    if (!has && !buffers_.Take(chunk, session().Bytes(context_.setup->gathered[chunk])).ok()) {
-      for (uint32_t earlier : taken) buffers_.GiveBack(earlier);
-      return false;
+    if (buffers_.Has(chunk)) continue;
+    const uint64_t bytes = session().Bytes(context_.setup->gathered[chunk]);
+    const absl::Status status = buffers_.Take(chunk, bytes).status();
+    if (status.ok()) {
+      taken.push_back(chunk);
+      continue;
     }
-    if (!has) taken.push_back(chunk);
+    // Spare buffers of this size would only fit chunks of this size.
+    for (uint32_t earlier : taken) GEMINID_RETURN_IF_ERROR(buffers_.Free(earlier));
+    if (!absl::IsResourceExhausted(status)) return status;
+    return false;
   }
   return true;
 }

@@ -121,10 +121,15 @@ absl::Status Residency::MoveWithRoom(const Moves& moves, const Room& room) {
                                  held, room.workspace_bytes));
   setup_.session->SetWorkspace(workspace_.in_use_bytes());
   if (room.enough_bytes > 0) {
-    const auto stores = [this](std::span<const uint32_t> chunks) {
-      return mover_->TakeBuffers(chunks);
+    absl::Status taken;
+    const auto stores = [&](std::span<const uint32_t> chunks) {
+      const absl::StatusOr<bool> all = mover_->TakeBuffers(chunks);
+      taken = all.status();
+      return all.ok() && *all;
     };
-    GEMINID_RETURN_IF_ERROR(Run(placer_.MakeWay(room.chunks, room.enough_bytes, held, stores)));
+    const Steps steps = placer_.MakeWay(room.chunks, room.enough_bytes, held, stores);
+    GEMINID_RETURN_IF_ERROR(calls_.fail(taken));
+    GEMINID_RETURN_IF_ERROR(Run(steps));
   }
   GEMINID_RETURN_IF_ERROR(Move(Moves(loads, moves.end())));
   const auto needed = [&](uint32_t chunk) { return held(chunk) || is_needed(chunk); };

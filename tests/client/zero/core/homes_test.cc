@@ -110,6 +110,18 @@ TEST_F(DirectorWithHomes, GradientInTheWeightsPlace_IsNotTakenForWeightsWhenItIs
   EXPECT_THAT(MicroBatch({0, 1}), ElementsAre(GatherOf(0), GatherOf(1)));
 }
 
+// An operator wrote a part of its gradient over the weights, and failed.
+TEST_F(DirectorWithHomes, GradientThatWasBegunAndGivenUp_IsNotTakenForWeights) {
+  (void)MicroBatch({0, 1});
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  director_.NoteOverwritten(0);
+  EXPECT_THAT(director_.CancelMicroBatch(), ElementsAre(DropOf(0)));
+  (void)director_.BeginMicroBatch();
+  EXPECT_THAT(Use({0}), ElementsAre(GatherOf(0)));
+  EXPECT_THAT(director_.CancelMicroBatch(), IsEmpty()) << "these are weights again";
+}
+
 TEST_F(DirectorWithHomes, ZerosForAGradientThatNeverCame_AreNotTakenForWeights) {
   (void)director_.BeginMicroBatch();
   EXPECT_THAT(director_.OpenGradient(0, /*planned=*/false),

@@ -188,6 +188,21 @@ TEST_F(EngineStreamsTest, Gradient_IsReducedOnceTheStreamHasWrittenIt) {
   EXPECT_DOUBLE_EQ(step->gradient_norm * step->gradient_norm, 3.0 * kElements);
 }
 
+TEST_F(EngineStreamsTest, EvaluationAfterTheNorm_ReadsTheWeightsOfBeforeTheStep) {
+  Make();
+  for (const auto& [pass, id] : order_) ASSERT_TRUE(Operator(pass, id).ok());
+  ASSERT_TRUE(engine_->GradientNorm().ok());
+  read_.clear();
+  Barrier barrier(copies());
+  ASSERT_TRUE(Operator(Pass::kEvaluate, kA).ok());
+  std::thread step([this] { EXPECT_TRUE(engine_->Step({.learning_rate = 0.1}).ok()); });
+  LetMovesGoOn();
+  barrier.Open();
+  step.join();
+  ASSERT_TRUE(engine_->Synchronize().ok());
+  EXPECT_EQ(read_, (std::vector<float>{1}));
+}
+
 // One of two ranks. Parameters are gathered from both.
 class RankOfTwo {
  public:

@@ -96,7 +96,7 @@ set(GEMINID_PROCESS_TEST_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O0>")
 set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
 
 # geminid_test(NAME SOURCES... LIBS... [LABELS...] [TIMEOUT seconds] [COST seconds] [PROCESSORS n]
-# [SERIAL] [NUMERIC] [PROCESSES] [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE.
+# [SERIAL] [NUMERIC] [ONE_PROCESSOR] [PROCESSES] [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE.
 # TIMEOUT and COST are per suite. TIMEOUT ends a hanging suite. It is far above the time on a slow or busy
 # machine: ten times the time on two idle CPUs.
 # Without recorded times ctest starts the suites with the highest COST, so that no long suite runs alone
@@ -104,11 +104,13 @@ set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
 # fewer other entries beside a suite that checks time limits.
 # NUMERIC is for suites whose numbers depend on the instruction sets: each has a second entry that runs
 # at the lowest level, PROGRAM.SUITE@sse2, and a failure names its level.
+# ONE_PROCESSOR is for programs whose ranks and daemon mostly wait for each other. tools/test keeps each on one
+# processor, which takes a third off their time. It is not for tests that look for races.
 # PROCESSES is for programs that start others, or compute little: they are not optimised, which halves
 # their compile time. Other programs must be optimised, because the linker could choose their slow copies of
 # templates.
 function(geminid_test name)
-  cmake_parse_arguments(ARG "SERIAL;NUMERIC;PROCESSES" "COST;PROCESSORS;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS"
+  cmake_parse_arguments(ARG "SERIAL;NUMERIC;ONE_PROCESSOR;PROCESSES" "COST;PROCESSORS;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS"
                         ${ARGN})
   set(options ${GEMINID_TEST_OPTIONS})
   if(ARG_PROCESSES)
@@ -144,6 +146,10 @@ function(geminid_test name)
   endforeach()
   if(ARG_SERIAL)
     string(APPEND properties " RUN_SERIAL ON")
+  endif()
+  if(ARG_ONE_PROCESSOR)
+    target_link_libraries(${name} PRIVATE geminid_one_processor)
+    string(APPEND properties " RESOURCE_GROUPS processors:1")
   endif()
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake CONTENT
        "include(\"${GEMINID_TEST_SUITES}\")\ngeminid_add_suites(\"$<TARGET_FILE:${name}>\" ${levels}${properties})\n")

@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "client/disk/extent_map.h"
 #include "client/zero/state/state_list.h"
+#include "collectives/shm/segment.h"
+#include "collectives/shm/shm_communicator.h"
+#include "kernels/optimizers/muon/muon.h"
 #include "training/forecast/forecast.h"
 #include "training/forecast/trainer_layout.h"
+#include "training/models/parameters.h"
 
 namespace geminid::forecast {
 namespace {
@@ -22,9 +28,37 @@ constexpr double kSecondsPerDay = 24 * 3600;
 // Updates overlap with the next forward pass, which is about a third of a step's computation.
 constexpr double kForwardShare = 1.0 / 3;
 constexpr std::uint64_t kTensorStates = 2;  // versions of the numbers per tensor
+constexpr std::size_t kUpdateThreads = 1;   // of geminid-train, without --update-threads
+// Of a run's world, its trainer, the engine's copies and the engine's agreements.
+constexpr std::uint64_t kCommunicators = 4;
 
-zero::StateStoreOptions StoreOptionsOf(const Model& model, const Optimizer& optimizer) {
+// The workspace of the largest matrix that the optimizer steps as a whole.
+absl::StatusOr<std::uint64_t> OptimizerWorkspaceBytes(const Model& model,
+                                                      const Optimizer& optimizer) {
+  std::size_t most = 0;
+  if (optimizer.options.kind != kernels::OptimizerKind::kMuon) return most;
+  kernels::MatrixShape last;
+  for (const trainer::ParameterSpec& spec : trainer::MakeParameters(model).specs) {
+    if (!spec.is_layer_matrix()) continue;
+    const kernels::MatrixShape shape = {.rows = static_cast<std::uint64_t>(*(spec.shape.end() - 2)),
+                                        .cols = static_cast<std::uint64_t>(spec.shape.back())};
+    if (shape.rows == last.rows && shape.cols == last.cols) continue;
+    last = shape;
+    std::size_t bytes = 0;
+    if (kernels::MuonWorkspaceBytes(shape, kUpdateThreads, &bytes) != kernels::Status::kOk) {
+      return absl::ResourceExhaustedError(absl::StrCat("no processor multiplies matrices of ",
+                                                       shape.rows, " x ", shape.cols,
+                                                       " elements, as Muon would have to"));
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+absl::StatusOr<zero::StateStoreOptions> StoreOptionsOf(const Model& model,
+                                                       const Optimizer& optimizer) {
   zero::StateStoreOptions options;
+  GEMINID_ASSIGN_OR_RETURN(options.workspace_bytes, OptimizerWorkspaceBytes(model, optimizer));
   for (const Tensor& tensor : Tensors(model)) {
     options.tensor_state_bytes +=
         optimizer.tensor_state_bytes(tensor.rows, tensor.columns) / kTensorStates;
@@ -54,6 +88,11 @@ Owner OwnerOf(const zero::StateList& list, std::size_t slot) {
 void AddOwner(Owner owner, std::uint64_t bytes, planner::TierBytes* tier) {
   tier->by_owner[static_cast<std::size_t>(owner)] += bytes;
   tier->peak += bytes;
+}
+
+void Add(const planner::TierBytes& more, planner::TierBytes* tier) {
+  for (std::size_t i = 0; i < more.by_owner.size(); ++i) tier->by_owner[i] += more.by_owner[i];
+  tier->peak += more.peak;
 }
 
 // Marks the plan as not fitting and names the missing bytes if the tier lacks memory.
@@ -89,15 +128,26 @@ void AddSeconds(const planner::Machine& machine, const ExecutedState& state, Hie
 
 }  // namespace
 
+std::uint64_t SharedBytes(const Job& job) {
+  if (job.ranks_per_node() == 1) return 0;
+  const collectives::ShmOptions defaults;
+  const collectives::SegmentShape shape = {.world_size = job.ranks_per_node(),
+                                           .slots = defaults.slots,
+                                           .piece_bytes = defaults.piece_bytes};
+  return kCommunicators * base::RoundUpToPage(collectives::SegmentLayout::Of(shape).end);
+}
+
 absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job,
                                               std::uint64_t host_bytes) {
   GEMINID_ASSIGN_OR_RETURN(const zero::Layout layout,
                            TrainerLayout(model, job.optimizer, job.ranks));
-  zero::StateStoreOptions options = StoreOptionsOf(model, job.optimizer);
+  GEMINID_ASSIGN_OR_RETURN(zero::StateStoreOptions options, StoreOptionsOf(model, job.optimizer));
   ExecutedState state;
+  const std::uint64_t shared = SharedBytes(job);
   if (HasStateDisk(job)) {
     options.disk = zero::DiskStateOptions{};
-    state.choice = zero::ChooseOnDisk(layout, options, host_bytes);
+    // All ranks choose as the first one, to which the shared memory is charged.
+    state.choice = zero::ChooseOnDisk(layout, options, host_bytes - std::min(host_bytes, shared));
     options.on_disk = state.choice.on_disk;
   } else {
     state.choice.host_bytes = state.choice.undivided_bytes = zero::HostBytesOf(layout, options);
@@ -106,6 +156,11 @@ absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job
   for (std::size_t slot = 0; slot < list.specs.size(); ++slot) {
     AddOwner(OwnerOf(list, slot), list.specs[slot].bytes, &state.host);
   }
+  const std::uint64_t ranks = job.ranks_per_node();
+  AddOwner(Owner::kStaging, (shared + ranks - 1) / ranks, &state.besides);
+  AddOwner(Owner::kWorkspace, options.workspace_bytes, &state.besides);
+  Add(state.besides, &state.host);
+  state.host_bytes = state.choice.host_bytes + state.besides.of(Owner::kStaging);
   std::vector<zero::DiskShape> shapes = list.DiskShapes();
   state.payload_bytes = list.disk_bytes();
   state.file_bytes = zero::DiskFileBytes(shapes, /*folders=*/1);
@@ -121,8 +176,7 @@ std::int64_t HostExcess(const planner::HierarchyProblem& problem, const Executed
     bytes += item.state_bytes() + item.gradient_bytes;
     if (item.parameters > 0) spare = std::max(spare, item.state_bytes());
   }
-  return static_cast<std::int64_t>(bytes + spare) -
-         static_cast<std::int64_t>(state.choice.host_bytes);
+  return static_cast<std::int64_t>(bytes + spare) - static_cast<std::int64_t>(state.host_bytes);
 }
 
 std::uint64_t PlannersHostBytes(std::uint64_t host_bytes, std::int64_t excess) {
@@ -130,12 +184,14 @@ std::uint64_t PlannersHostBytes(std::uint64_t host_bytes, std::int64_t excess) {
       std::max<std::int64_t>(0, static_cast<std::int64_t>(host_bytes) + excess));
 }
 
-void SetHost(const ExecutedState& state, std::uint64_t limit, HierarchyPlan* plan) {
+void SetHost(const ExecutedState& state, StateMode mode, std::uint64_t limit,
+             HierarchyPlan* plan) {
   planner::TierBytes& host = plan->tiers[static_cast<std::size_t>(Tier::kHost)];
   const std::uint64_t activations = host.of(Owner::kActivations);
-  host = state.host;
+  host = mode == StateMode::kDevice ? state.besides : state.host;
   host.limit = limit;
   AddOwner(Owner::kActivations, activations, &host);
+  if (mode == StateMode::kDevice) Judge(Tier::kHost, host.peak, plan);
 }
 
 absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
@@ -150,10 +206,10 @@ absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
   planner::TierBytes& disk = plan.tiers[static_cast<std::size_t>(Tier::kDisk)];
   host.limit = machine.host_bytes;
   disk.limit = machine.disk_bytes;
+  SetHost(state, made.mode, machine.host_bytes, &plan);
   // In mode kDevice all state is on the device and none elsewhere.
   if (made.mode == StateMode::kDevice) return made;
-  SetHost(state, machine.host_bytes, &plan);
-  Judge(Tier::kHost, state.choice.host_bytes + host.of(Owner::kActivations), &plan);
+  Judge(Tier::kHost, state.host_bytes + host.of(Owner::kActivations), &plan);
   if (state.choice.chunks == 0) return made;
   AddOwner(Owner::kOptimizerState, state.payload_bytes, &disk);
   AddOwner(Owner::kStaging, state.file_bytes - state.payload_bytes, &disk);

@@ -19,6 +19,8 @@ namespace geminid::forecast {
 struct ExecutedState {
   zero::DiskChoice choice;
   planner::TierBytes host;          // charged to this rank in the daemon's ledger; no limit
+  planner::TierBytes besides;       // the part of `host` that is there wherever the state lies
+  std::uint64_t host_bytes = 0;     // as host.peak, with the pools' padding
   std::uint64_t payload_bytes = 0;  // of state on disk
   std::uint64_t file_bytes = 0;     // of the state's file
   std::uint64_t step_bytes = 0;     // read by the updates of a step, which write as many
@@ -32,13 +34,18 @@ inline bool HasStateDisk(const Job& job) { return job.only_executable && job.dis
 absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job,
                                               std::uint64_t host_bytes);
 
+// The host memory that the ranks of a node share, charged to the first of them. 0 for one rank.
+std::uint64_t SharedBytes(const Job& job);
+
 // The planner's host bytes with all state in host memory, less those of the engine's list: the
 // planner's chunks are whole extents, and its spare is a chunk.
 std::int64_t HostExcess(const planner::HierarchyProblem& problem, const ExecutedState& state);
 // The planner's host bytes that mean the same as the engine's `host_bytes`.
 std::uint64_t PlannersHostBytes(std::uint64_t host_bytes, std::int64_t excess);
-// Replaces the plan's host memory by that of the engine's list, except for the activations.
-void SetHost(const ExecutedState& state, std::uint64_t limit, planner::HierarchyPlan* plan);
+// Replaces the plan's host memory by that of the engine's list, except for the activations. With all
+// state on the device the rest must fit too.
+void SetHost(const ExecutedState& state, StateMode mode, std::uint64_t limit,
+             planner::HierarchyPlan* plan);
 
 // As MakeExecutablePlan, with state on disk as far as host memory does not hold it.
 absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "geminid/types.h"
 #include "training/forecast/executed_disk.h"
@@ -61,8 +62,7 @@ absl::StatusOr<ExecutablePlan> MakePlan(const Model& model, HierarchyProblem pro
   GEMINID_ASSIGN_OR_RETURN(const ExecutedState state, ExecutedStateOf(model, job, host_bytes));
   problem.machine.host_bytes = PlannersHostBytes(host_bytes, HostExcess(problem, state));
   GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job, effort));
-  if (made.mode == StateMode::kAuto) SetHost(state, host_bytes, &made.plan);
-  made.plan.tiers[static_cast<std::size_t>(Tier::kHost)].limit = host_bytes;
+  SetHost(state, made.mode, host_bytes, &made.plan);
   return made;
 }
 
@@ -95,11 +95,11 @@ absl::StatusOr<std::uint64_t> LeastHostBesideDisk(const Model& model, Job job) {
   const auto extents_of = [](std::uint64_t bytes) {
     return (bytes + kExtentAlignmentBytes - 1) / kExtentAlignmentBytes;
   };
-  std::uint64_t most = extents_of(all.choice.host_bytes);
+  std::uint64_t most = extents_of(all.host_bytes);
   GEMINID_ASSIGN_OR_RETURN(const bool with_all, fits(most));
   if (with_all) return job.host_bytes;
   std::uint64_t least = most;  // too little
-  most = extents_of(all.choice.undivided_bytes);
+  most = extents_of(all.choice.undivided_bytes + all.besides.of(planner::Owner::kStaging));
   GEMINID_ASSIGN_OR_RETURN(const bool with_none, fits(most));
   if (!with_none) {
     return absl::ResourceExhaustedError("it does not fit however much host memory there is");
@@ -268,7 +268,11 @@ absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job)
   if (!job.only_executable) return LeastHostBytes(std::move(problem), job);
   GEMINID_ASSIGN_OR_RETURN(const ExecutedState state, ExecutedStateOf(model, job, job.host_bytes));
   const std::int64_t excess = HostExcess(problem, state);
-  return LeastHostBeyond(std::move(problem), job, excess);
+  GEMINID_ASSIGN_OR_RETURN(const std::uint64_t bytes,
+                           LeastHostBeyond(std::move(problem), job, excess));
+  // With all state on the device the planner needs none.
+  const std::uint64_t besides = base::RoundUp(state.besides.peak, kExtentAlignmentBytes);
+  return std::max(bytes, besides * job.ranks_per_node());
 }
 
 absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job) {

@@ -29,7 +29,7 @@ class StateOnDisk : public testing::Test {
   // The report, or nothing if host memory is refused.
   std::optional<nlohmann::json> ReportIfItFits(const std::vector<std::string>& more) const {
     const std::string path = folder_ / "report.json";
-    std::vector<std::string> words = {"--text", text_, "--batch", "1", "--report", path};
+    std::vector<std::string> words = {"--text", text_, "--report", path};
     words.insert(words.end(), more.begin(), more.end());
     const CommandResult result = RunTrainer(words);
     if (result.code == 7) return std::nullopt;
@@ -59,6 +59,7 @@ struct Case {
   uint64_t device_mib = 0;  // holds some state beside the weights
   std::vector<std::string> flags{};
   std::string optimizer = "adamw";
+  uint32_t ranks = 1;
 };
 
 Case CaseOf(const std::string& preset, uint64_t layers, uint64_t device_mib) {
@@ -70,11 +71,21 @@ Case CaseOf(const std::string& preset, uint64_t layers, uint64_t device_mib) {
   return made;
 }
 
+// With a sequence for each rank.
+std::vector<std::string> FlagsOf(const Case& run) {
+  const std::string ranks = std::to_string(run.ranks);
+  std::vector<std::string> flags = {"--optimizer", run.optimizer, "--ranks", ranks,
+                                    "--batch",     ranks,         "--steps", "1"};
+  flags.insert(flags.end(), run.flags.begin(), run.flags.end());
+  return flags;
+}
+
 forecast::Job JobIn(const Case& run, uint64_t host_bytes, bool has_disk) {
   forecast::Job job;
   job.hardware = *forecast::FindHardware("rtx-2060-6gb");
   job.hardware.device_bytes = run.device_mib << 20;
   job.hardware.reserved_bytes = 0;
+  job.ranks = run.ranks;
   job.host_bytes = host_bytes;
   job.optimizer = *forecast::FindOptimizer(run.optimizer);
   job.batch = {.sequences = 1, .sequence_length = run.shape.context};
@@ -90,7 +101,6 @@ forecast::Job JobIn(const Case& run, uint64_t host_bytes, bool has_disk) {
 TEST_F(StateOnDisk, BytesOfOtherOptimizers_AreThoseThatWereForecast) {
   Case run = CaseOf("llama-3m", 4, 24);
   const auto host_bytes = 10 * forecast::CountParameters(run.shape);
-  run.flags.emplace_back("--optimizer");
   for (const char* optimizer : {"lamb", "came"}) {
     SCOPED_TRACE(optimizer);
     run.optimizer = optimizer;
@@ -98,8 +108,8 @@ TEST_F(StateOnDisk, BytesOfOtherOptimizers_AreThoseThatWereForecast) {
         forecast::MakeForecast(run.shape, JobIn(run, host_bytes, /*has_disk=*/true));
     ASSERT_TRUE(expected.ok()) << expected.status();
     std::vector<std::string> words = InHostMemory(host_bytes);
-    words.insert(words.end(), run.flags.begin(), run.flags.end());
-    words.insert(words.end(), {optimizer, "--steps", "1"});
+    const std::vector<std::string> flags = FlagsOf(run);
+    words.insert(words.end(), flags.begin(), flags.end());
     const nlohmann::json report = Report(words);
     ASSERT_TRUE(report.is_object());
     const auto host = static_cast<double>(expected->plan.tier(planner::Tier::kHost).peak);
@@ -126,8 +136,8 @@ TEST_F(StateOnDisk, BytesOfEachTier_AreThoseThatWereForecast) {
             forecast::MakeForecast(run.shape, JobIn(run, host_bytes, has_disk));
         ASSERT_TRUE(expected.ok()) << expected.status();
         std::vector<std::string> words = InHostMemory(host_bytes, has_disk);
-        words.insert(words.end(), run.flags.begin(), run.flags.end());
-        words.insert(words.end(), {"--steps", "1"});
+        const std::vector<std::string> flags = FlagsOf(run);
+        words.insert(words.end(), flags.begin(), flags.end());
         ASSERT_EQ(expected->state_mode, forecast::StateMode::kAuto);
         const std::optional<nlohmann::json> report = ReportIfItFits(words);
         ASSERT_EQ(report.has_value(), expected->fits());
@@ -143,6 +153,48 @@ TEST_F(StateOnDisk, BytesOfEachTier_AreThoseThatWereForecast) {
   }
 }
 
+// Muon has a workspace beside its state. Several ranks share memory, which is charged to the first.
+// No state moves to the device here: weights that leave it outside of a plan take more memory.
+class OtherRunsOnDisk : public StateOnDisk {
+ protected:
+  void ExpectForecast(const Case& run, bool has_disk) {
+    SCOPED_TRACE(testing::Message() << run.name << ", " << run.optimizer << ", " << run.ranks
+                                    << " ranks" << (has_disk ? ", with a disk" : ""));
+    const absl::StatusOr<uint64_t> host_bytes =
+        forecast::LeastHostBytes(run.shape, JobIn(run, uint64_t{1} << 40, has_disk));
+    ASSERT_TRUE(host_bytes.ok()) << host_bytes.status();
+    const absl::StatusOr<forecast::Forecast> expected =
+        forecast::MakeForecast(run.shape, JobIn(run, *host_bytes, has_disk));
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    ASSERT_EQ(expected->state_mode, forecast::StateMode::kAuto);
+    ASSERT_TRUE(expected->fits());
+    std::vector<std::string> words = InHostMemory(*host_bytes, has_disk);
+    const std::vector<std::string> flags = FlagsOf(run);
+    words.insert(words.end(), flags.begin(), flags.end());
+    if (!has_disk) words.insert(words.end(), {"--optimizer-state", "host"});
+    const nlohmann::json report = Report(words);
+    ASSERT_TRUE(report.is_object());
+    const double host =
+        run.ranks * static_cast<double>(expected->plan.tier(planner::Tier::kHost).peak);
+    const double disk = run.ranks * static_cast<double>(expected->plan.disk.disk_bytes);
+    EXPECT_EQ(disk > 0, has_disk);
+    EXPECT_NEAR(report["host_bytes"].get<double>(), host, 0.01 * host);
+    EXPECT_NEAR(report["state_disk_bytes"].get<double>(), disk, 0.01 * disk);
+  }
+};
+
+TEST_F(OtherRunsOnDisk, BytesOfMuonAndOfTwoRanks_AreThoseThatWereForecast) {
+  for (Case run :
+       {CaseOf("gpt2-3m", 8, 24), CaseOf("llama-3m", 8, 24), CaseOf("mixtral-tiny", 24, 10)}) {
+    for (const auto& [optimizer, ranks] :
+         {std::pair("muon", 1), std::pair("muon", 2), std::pair("adamw", 2)}) {
+      run.optimizer = optimizer;
+      run.ranks = static_cast<uint32_t>(ranks);
+      for (const bool has_disk : {false, true}) ExpectForecast(run, has_disk);
+    }
+  }
+}
+
 // A checkpoint does not record where state was.
 TEST_F(StateOnDisk, RunOfOneMixture_GoesOnInAnotherWithTheSameBits) {
   const auto weights = [&](const char* name, const std::vector<std::string>& first,
@@ -150,7 +202,8 @@ TEST_F(StateOnDisk, RunOfOneMixture_GoesOnInAnotherWithTheSameBits) {
     const std::string save = folder_ / name;
     std::string hash;
     for (const auto& [steps, memory] : {std::pair{"3", first}, std::pair{"5", second}}) {
-      std::vector<std::string> words = {"--model", "gpt2-3m", "--steps", steps, "--save", save};
+      std::vector<std::string> words = {"--model", "gpt2-3m", "--batch", "1",
+                                        "--steps", steps,     "--save",  save};
       if (!hash.empty()) words.emplace_back("--resume");
       words.insert(words.end(), memory.begin(), memory.end());
       const nlohmann::json report = Report(words);

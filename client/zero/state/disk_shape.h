@@ -20,6 +20,7 @@ struct DiskStateOptions {
   StateDisk disk{};
   std::string name{};  // of the rank in its run; empty: there is no run
   bool kept = false;   // a replacement process may resume from the files
+  size_t spares = 0;  // the last of the extents, of which a step writes none
   // A count of the bytes written, which outlives this. Null: they are not counted.
   std::atomic<uint64_t>* written = nullptr;
   absl::Duration timeout = absl::Minutes(5);

@@ -22,6 +22,12 @@ std::byte* FirstBlock(std::byte* memory) {
   return memory + (base::RoundUp(address, disk::kBlockBytes) - address);
 }
 
+uint64_t BytesOfStep(const disk::ExtentMap& map, size_t granules) {
+  uint64_t bytes = 0;
+  for (uint32_t extent = 0; extent < granules; ++extent) bytes += map.bytes(extent);
+  return bytes;
+}
+
 }  // namespace
 
 struct DiskState::Record {
@@ -35,6 +41,7 @@ DiskState::DiskState(std::vector<DiskShape> extents, const DiskStateOptions& opt
     : extents_(std::move(extents)),
       options_(options),
       map_(PayloadsOf(extents_)),
+      step_bytes_(BytesOfStep(map_, extents_.size() - options.spares)),
       files_(std::move(files)),
       record_(record),
       written_before_(options.written == nullptr ? 0 : options.written->load()),
@@ -182,9 +189,12 @@ absl::Status DiskState::Flush() {
 
 // --- what is known -------------------------------------------------------------------------------
 
-bool DiskState::IsSpent(uint64_t steps) const {
+// Values that the trainer set are written before the step.
+bool DiskState::IsSpent(uint64_t steps) {
   const uint64_t most = options_.disk.endurance_bytes;
-  return most > 0 && written_bytes() + steps * map_.total_bytes() > most;
+  const std::lock_guard lock(window_.mutex);
+  const uint64_t set = window_.dirty ? map_.bytes(window_.holds->extent) : 0;
+  return most > 0 && written_bytes() + set + steps * step_bytes_ > most;
 }
 
 std::string DiskState::how() const { return absl::StrCat(files_.how(), "; ", io_->io().how()); }

@@ -102,8 +102,9 @@ class DiskState {
   uint64_t read_bytes() const { return traffic_.read_bytes; }
   // Includes the bytes written earlier (DiskStateOptions::written).
   uint64_t written_bytes() const { return written_before_ + traffic_.written_bytes; }
-  // Whether this many more steps would write more than StateDisk::endurance_bytes.
-  bool IsSpent(uint64_t steps = 1) const;
+  // Whether this many more steps would write more than StateDisk::endurance_bytes. Each step writes
+  // all granules once. Updates in progress are counted when they are complete.
+  bool IsSpent(uint64_t steps = 1);
   // For people.
   std::string how() const;
   // Removes the files' names, so that no process resumes from them.
@@ -135,6 +136,7 @@ class DiskState {
   const std::vector<DiskShape> extents_;
   const DiskStateOptions options_;
   const disk::ExtentMap map_;
+  const uint64_t step_bytes_;  // written by a step
   const disk::StripedFiles files_;
   Record* const record_;
   const uint64_t written_before_;

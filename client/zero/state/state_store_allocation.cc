@@ -93,6 +93,7 @@ absl::Status StateStore::MakeDisk(const StateList& list, const std::vector<Chunk
     homes.push_back(chunks_.session().Home(ids[i]));
   }
   DiskStateOptions options = *options_.disk;
+  options.spares = list.spares.size();
   options.written = &disk_.count->bytes();
   absl::StatusOr<std::unique_ptr<DiskState>> made =
       DiskState::Create(list.DiskShapes(), options, homes, left_.claimed);

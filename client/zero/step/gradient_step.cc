@@ -47,8 +47,8 @@ absl::Status GradientStep::CheckBegin(const Input& input) {
   }
   GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSameFields("BeginStep", FieldsOf(input, 0)));
   if (!setup_.has_disk()) return absl::OkStatus();
-  // Some of the last step's writes may still follow, besides those of this step.
-  std::array<double, 1> spent = {IsDiskSpent(/*steps=*/2) ? 1.0 : 0.0};
+  GEMINID_ASSIGN_OR_RETURN(const bool own, IsDiskSpent());
+  std::array<double, 1> spent = {own ? 1.0 : 0.0};
   GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
     return links_->control()->AllReduce(spent, spent, collectives::ReduceOp::kSum);
   }));
@@ -56,8 +56,11 @@ absl::Status GradientStep::CheckBegin(const Input& input) {
   return absl::OkStatus();
 }
 
-bool GradientStep::IsDiskSpent(uint64_t steps) const {
-  return store_->any_on_disk() && store_->disk()->IsSpent(steps);
+// Some of the last step's writes may still follow. Where they decide, they are waited for.
+absl::StatusOr<bool> GradientStep::IsDiskSpent() {
+  if (!store_->any_on_disk() || !store_->disk()->IsSpent(/*steps=*/2)) return false;
+  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(setup_.options.timeout));
+  return store_->disk()->IsSpent();
 }
 
 absl::Status GradientStep::Begin(const Input& input) {
@@ -85,7 +88,10 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   const FieldsDigest digest = DigestOf(step);
-  const bool spent = !setup_.updates_in_backward() && IsDiskSpent(/*steps=*/1);
+  bool spent = false;
+  if (!setup_.updates_in_backward()) {
+    GEMINID_ASSIGN_OR_RETURN(spent, IsDiskSpent());
+  }
   std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*setup_.session) ? 1.0 : 0.0,
                               mover_->OwnGradientSquares(), spent ? 1.0 : 0.0};
   const size_t own = sums.size();

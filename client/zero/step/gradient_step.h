@@ -92,7 +92,8 @@ class GradientStep {
 
  private:
   double Factor() const;
-  bool IsDiskSpent(uint64_t steps) const;
+  // Whether this rank may not write another step to disk.
+  absl::StatusOr<bool> IsDiskSpent();
   StepGradients GradientsOf(double own_squares, double reduced_squares) const;
   absl::Status LeaveOutUnwritten(std::vector<TensorRates>* rates);
   absl::Status PrepareUpdate(const Input& input, const StepResult& result, uint64_t update);

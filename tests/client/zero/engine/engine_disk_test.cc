@@ -343,6 +343,27 @@ TEST_F(EngineDiskTest, EnduranceThatIsSpent_RefusesTheStepOnAllRanks) {
   }
 }
 
+// The updates of the last step may still be written when the next one asks.
+TEST_F(EngineDiskTest, EnduranceForThreeSteps_IsEnoughForThreeAndAByteLessForTwo) {
+  for (const UpdateTime update : {UpdateTime::kAfterStep, UpdateTime::kInBackward}) {
+    SCOPED_TRACE(static_cast<int>(update));
+    run_.options.update = update;
+    run_.options.state_disk.endurance_bytes = 0;
+    run_.steps = 3;
+    const uint64_t written = MustTrain().statistics[0].disk_written_bytes;
+    for (const int less : {0, 1}) {
+      int steps = 0;
+      SyntheticRun bounded = run_;
+      bounded.steps = 20;
+      bounded.options.state_disk.endurance_bytes = written - static_cast<uint64_t>(less);
+      bounded.between_steps = [&](Engine*, int, int) { ++steps; };
+      SyntheticResult none;
+      EXPECT_TRUE(absl::IsResourceExhausted(TrainStatuses(bounded, &none)[0]));
+      EXPECT_EQ(steps, 3 - less);
+    }
+  }
+}
+
 // The processes of one run: all except the last one leave their state to the next one.
 class EngineDiskRunTest : public EngineDiskTest {
  protected:

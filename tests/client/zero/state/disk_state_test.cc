@@ -254,16 +254,30 @@ TEST_F(DiskStateTest, FilesThatAreGoneOrNotThose_AreSaidToASuccessor) {
   EXPECT_TRUE(absl::IsDataLoss(Make(/*claimed=*/true).status()));
 }
 
-TEST_F(DiskStateTest, Endurance_IsSpentBeforeItIsExceeded) {
-  const uint64_t all =
-      disk::ExtentMap({kShape.payload_bytes(), 0, kShape.payload_bytes(), kShape.payload_bytes()})
-          .total_bytes();
-  options_.disk.endurance_bytes = all;
+// A step writes both granules. The spare is none of them.
+TEST_F(DiskStateTest, EnduranceOfTwoSteps_IsSpentByTwoStepsAndAByte) {
+  const uint64_t step =
+      disk::ExtentMap({kShape.payload_bytes(), 0, kShape.payload_bytes()}).total_bytes();
+  options_.spares = 1;
+  for (const uint64_t least : {2 * step, 2 * step - 1}) {
+    options_.disk.endurance_bytes = least;
+    const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
+    EXPECT_FALSE(disk->IsSpent(1));
+    EXPECT_EQ(disk->IsSpent(2), least < 2 * step);
+    EXPECT_TRUE(disk->IsSpent(3));
+  }
+}
+
+TEST_F(DiskStateTest, ValuesThatWereSet_CountBeforeAndAfterTheyAreWritten) {
+  const uint64_t granule = disk::ExtentMap({kShape.payload_bytes()}).total_bytes();
+  options_.spares = 1;
+  options_.disk.endurance_bytes = 3 * granule - 1;
   const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
   EXPECT_FALSE(disk->IsSpent());
-  EXPECT_TRUE(disk->IsSpent(2));
   ASSERT_TRUE(Set(disk.get(), Granule(0), 3).ok());
+  EXPECT_TRUE(disk->IsSpent());
   ASSERT_TRUE(disk->Flush().ok());
+  EXPECT_EQ(disk->written_bytes(), granule);
   EXPECT_TRUE(disk->IsSpent());
 }
 

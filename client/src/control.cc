@@ -341,6 +341,8 @@ absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
     } else if (entry.tier() == v1::TIER_DEVICE) {
       use.device_bytes_by_kind[entry.kind()] += entry.bytes();
       use.device_bytes += entry.bytes();
+    } else if (entry.tier() == v1::TIER_DISK) {
+      use.disk_bytes += entry.bytes();
     }
   }
   return use;

@@ -25,6 +25,7 @@ static_assert(Same(ChunkKind::kGatheredWeight, shm::ChunkKind::kGatheredWeight))
 static_assert(Same(ChunkKind::kSpare, shm::ChunkKind::kSpare));
 static_assert(Same(ChunkKind::kGeneric, shm::ChunkKind::kGeneric));
 static_assert(Same(ChunkKind::kShared, shm::ChunkKind::kShared));
+static_assert(Same(ChunkKind::kOnDisk, shm::ChunkKind::kOnDisk));
 static_assert(Same(ChunkState::kFree, shm::ChunkState::kFree));
 static_assert(Same(ChunkState::kHold, shm::ChunkState::kHold));
 static_assert(Same(ChunkState::kCompute, shm::ChunkState::kCompute));

@@ -426,6 +426,7 @@ class Checker {
       if (twice) Problem(key + "tenant", absl::StrCat("'", quota.tenant, "' is given twice"));
       quota.host_bytes = Size(key + "host_memory", line.host_memory());
       quota.device_bytes = Size(key + "device_memory", line.device_memory());
+      quota.disk_bytes = Size(key + "disk", line.disk());
       CheckDeviceQuotas(key, line, *settings, &quota);
       for (const auto& [within, problem] : ReadGuarantees(line, &quota)) {
         ProblemWithin(absl::StrCat("quotas[", i, "]"), key + within, problem);

@@ -16,6 +16,7 @@ struct TenantQuota {
   std::optional<uint64_t> host_bytes{};
   std::optional<uint64_t> device_bytes{};  // for each device not in bytes_by_device
   std::map<uint32_t, uint64_t> bytes_by_device{};
+  std::optional<uint64_t> disk_bytes{};
   uint64_t guaranteed_host_bytes = 0;
   uint64_t guaranteed_device_bytes = 0;  // for each device not in the next map
   std::map<uint32_t, uint64_t> guaranteed_by_device{};

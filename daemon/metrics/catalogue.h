@@ -259,7 +259,7 @@ inline constexpr Metric kClientDiskFiles = {"geminid_client_disk_file_bytes",
                                             {"tenant", "job_name", "rank", "session"},
                                             {kSessionSeries},
                                             "Size of the files that hold a rank's optimizer state, "
-                                            "as its client says. They are not part of the tiers."};
+                                            "as its client says."};
 inline constexpr Metric kBatch = {"geminid_client_step_sequences",
                                   kGauge,
                                   {"tenant", "job_name", "rank", "session"},

@@ -9,8 +9,11 @@
 namespace geminid::metrics {
 namespace {
 
-// False for a tier that the daemon does not have: such a tier is left out, not shown with 0 bytes.
-bool Exists(const core::AccountTotals& totals) { return totals.capacity_bytes > 0; }
+// False for a tier that the daemon does not have, and for a disk that nobody has used: such a tier
+// is left out, not shown with 0 bytes.
+bool Exists(const core::AccountTotals& totals) {
+  return totals.capacity_bytes > 0 || totals.peak_in_use_bytes > 0;
+}
 
 using BytesByTenant = std::map<std::string, uint64_t>;
 

@@ -72,7 +72,7 @@ struct ChunkSpec {
   std::string name{};  // for people; at most 128 characters
   ChunkKind kind = ChunkKind::kGeneric;
   uint64_t bytes = 0;
-  bool has_home = true;  // false: lives on the device only; true for kShared
+  bool has_home = true;  // false: lives on the device only; true for kShared, false for kOnDisk
 };
 
 // A chunk that Allocate made. A plain value: the chunk lives until Free or the end of the session.
@@ -114,6 +114,7 @@ struct MemoryUse {
   std::array<uint64_t, kChunkKinds> device_bytes_by_kind = {};
   uint64_t host_bytes = 0;
   uint64_t device_bytes = 0;
+  uint64_t disk_bytes = 0;
 };
 
 // Thread-safe. After fork() the child must not use it: requests fail, and leases are not granted.
@@ -150,7 +151,8 @@ class GEMINID_EXPORT Session {
   // --- chunks ------------------------------------------------------------------------------------
   // All or nothing. Homes read as zeros, are aligned to 64 bytes, and have their memory already.
   // Chunks of kind kShared, which cannot be mixed with others in a call, are this process's own
-  // memory: the call only charges them to this session in the ledger. RESOURCE_EXHAUSTED has the
+  // memory: the call only charges them to this session in the ledger. The same holds for a chunk of
+  // kind kOnDisk, one in a call: files of this process. RESOURCE_EXHAUSTED has the
   // numbers. Blocks for about 0.5 s/GiB.
   absl::StatusOr<std::vector<ChunkHandle>> Allocate(const std::vector<ChunkSpec>& specs);
 

@@ -24,8 +24,9 @@ enum class ChunkKind : uint8_t {
   kSpare = 7,           // target of the next out-of-place update
   kGeneric = 8,         // anything else
   kShared = 9,          // memory of this process that ranks share; only in the ledger
+  kOnDisk = 10,         // files of this process; only in the ledger
 };
-inline constexpr int kChunkKinds = 10;
+inline constexpr int kChunkKinds = 11;
 
 // The legal steps are listed at Session::Transition.
 enum class ChunkState : uint8_t {

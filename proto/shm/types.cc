@@ -50,6 +50,8 @@ const char* Name(ChunkKind kind) {
       return "generic";
     case ChunkKind::kShared:
       return "shared";
+    case ChunkKind::kOnDisk:
+      return "on_disk";
   }
   return "unknown";
 }

@@ -43,8 +43,9 @@ enum class ChunkKind : uint8_t {
   kSpare = 7,           // target of the next out-of-place update
   kGeneric = 8,         // anything a user of the client library declares
   kShared = 9,          // the client's own memory, shared by ranks; the ledger only counts it
+  kOnDisk = 10,         // the client's own files; the ledger only counts them
 };
-inline constexpr ChunkKind kLastChunkKind = ChunkKind::kShared;
+inline constexpr ChunkKind kLastChunkKind = ChunkKind::kOnDisk;
 
 enum class Direction : uint8_t { kNone = 0, kHostToDevice = 1, kDeviceToHost = 2 };
 

@@ -33,7 +33,9 @@ absl::Status EngineImpl::BeginStep(const StepInput& input) {
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("BeginStep"));
   GEMINID_RETURN_IF_ERROR(setup_.CheckStep(input));
   if (!setup_.updates_in_backward()) return absl::OkStatus();
-  GEMINID_RETURN_IF_ERROR(step_->CheckBegin(input));
+  if (absl::Status status = step_->CheckBegin(input); !status.ok()) {
+    return absl::IsInvalidArgument(status) ? status : Fail(status);
+  }
   if (step_->disk_spent()) return DiskSpent();
   return Fail(step_->Begin(input));
 }

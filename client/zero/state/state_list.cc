@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/pages.h"
+#include "proto/shm/limits.h"
 
 namespace geminid::zero {
 namespace {
@@ -158,6 +159,17 @@ std::vector<DiskShape> StateList::DiskShapes() const {
   for (const ExtentSlots& extent : extents) shapes.push_back(extent.disk);
   for (const ExtentSlots& spare : spares) shapes.push_back(spare.disk);
   return shapes;
+}
+
+std::vector<ChunkSpec> StateList::DiskSpecs(size_t folders) const {
+  std::vector<ChunkSpec> charges;
+  for (uint64_t left = DiskFileBytes(DiskShapes(), folders); left > 0;) {
+    const uint64_t bytes = std::min(left, shm::kMaxChunkBytes);
+    charges.push_back({absl::StrCat("files of optimizer state ", charges.size()),
+                       ChunkKind::kOnDisk, bytes, /*has_home=*/false});
+    left -= bytes;
+  }
+  return charges;
 }
 
 uint64_t StateList::disk_bytes() const {

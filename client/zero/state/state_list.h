@@ -90,6 +90,8 @@ struct StateList {
 
   // By the number of the extent: granules first, then spares.
   std::vector<DiskShape> DiskShapes() const;
+  // The chunks that charge a session for the files, one for each call of Session::Allocate.
+  std::vector<ChunkSpec> DiskSpecs(size_t folders) const;
   // The payload of granules on disk. It is in no chunk.
   uint64_t disk_bytes() const;
   // Weights, remainders, the optimizer's arrays and numbers per tensor; spares not included.

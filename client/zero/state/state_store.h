@@ -230,6 +230,7 @@ class StateStore {
     return chunk.trainable && options_.landing_places == 0;
   }
   Extent MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids, Tier tier) const;
+  absl::Status ChargeDisk(const StateList& list);
   absl::Status MakeDisk(const StateList& list, const std::vector<ChunkId>& ids);
   // Sets options_.on_disk from a previous process's note, if there is one.
   absl::Status ClaimNoteOfDisk();

@@ -1,4 +1,5 @@
 // Allocates a StateStore's chunks, and finds each granule's place in them.
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ absl::Status StateStore::Allocate() {
   StateList list = ListState(layout_, options_);
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids, ObtainChunks(&list));
   model_state_bytes_ = list.state_bytes();
+  GEMINID_RETURN_IF_ERROR(ChargeDisk(list));
   GEMINID_RETURN_IF_ERROR(ObtainNotes());
   GEMINID_RETURN_IF_ERROR(MakeDisk(list, ids));
   if (options_.on_device) {
@@ -77,6 +79,20 @@ void StateStore::TakeGranules(const StateList& list, const std::vector<ChunkId>&
   const bool has_tensor_state = list.first_spare > list.first_tensor_state;
   commit_->header.groups = layout_.granules + (has_tensor_state ? 1 : 0);
   commit_->header.optimizer = OptimizerNumber();
+}
+
+// The files' bytes are this session's in the daemon's ledger before they are taken on the disk.
+absl::Status StateStore::ChargeDisk(const StateList& list) {
+  if (list.disk_bytes() == 0) return absl::OkStatus();
+  for (const ChunkSpec& spec : list.DiskSpecs(options_.disk->disk.folders.size())) {
+    if (left_.claimed) {
+      std::optional<std::vector<ChunkId>> charged;
+      GEMINID_ASSIGN_OR_RETURN(charged, chunks_.Claim({spec}));
+      if (charged.has_value()) continue;
+    }
+    GEMINID_RETURN_IF_ERROR(chunks_.Allocate({spec}).status());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StateStore::MakeDisk(const StateList& list, const std::vector<ChunkId>& ids) {

@@ -20,8 +20,7 @@ absl::Status NoSuchAccount() {
 
 }  // namespace
 
-Ledger::Ledger(const std::vector<uint64_t>& device_capacities_bytes, uint64_t host_capacity_bytes,
-               uint64_t disk_capacity_bytes) {
+Ledger::Ledger(const std::vector<uint64_t>& device_capacities_bytes, uint64_t host_capacity_bytes) {
   const auto open = [this](Account account, uint64_t bytes) {
     accounts_[account] = {.capacity_bytes = bytes, .free_bytes = bytes};
   };
@@ -29,7 +28,7 @@ Ledger::Ledger(const std::vector<uint64_t>& device_capacities_bytes, uint64_t ho
     open(DeviceAccount(DeviceIndex{static_cast<uint32_t>(i)}), device_capacities_bytes[i]);
   }
   open(kHostAccount, host_capacity_bytes);
-  open(kDiskAccount, disk_capacity_bytes);
+  open(kDiskAccount, 0);
 }
 
 AccountTotals* Ledger::Find(Account account) {
@@ -40,6 +39,10 @@ AccountTotals* Ledger::Find(Account account) {
 absl::Status Ledger::HandOut(Account account, uint64_t bytes) {
   AccountTotals* totals = Find(account);
   if (totals == nullptr) return NoSuchAccount();
+  if (account == kDiskAccount) {
+    totals->capacity_bytes += bytes;
+    totals->free_bytes += bytes;
+  }
   if (totals->free_bytes < bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(Name(account), ": asked for ", bytes,
                                                      " bytes, ", totals->free_bytes, " of ",
@@ -57,7 +60,11 @@ absl::Status Ledger::TakeBack(Account account, uint64_t bytes) {
     return Refused("take back", account, bytes, totals->reserved_bytes, "reserved");
   }
   totals->reserved_bytes -= bytes;
-  totals->free_bytes += bytes;
+  if (account == kDiskAccount) {
+    totals->capacity_bytes -= bytes;
+  } else {
+    totals->free_bytes += bytes;
+  }
   return absl::OkStatus();
 }
 

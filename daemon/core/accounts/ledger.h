@@ -7,6 +7,9 @@
 // free: not handed out. reserved: handed out in a pool or an arena, but no chunk occupies it
 // (padding, workspace, holes). in_use: occupied by chunks. The ledger refuses a movement that would
 // break the sum or make a line negative, and then changes nothing.
+//
+// The disk has no capacity of its own, since files lie in folders that the users choose. All that
+// is handed out there is its capacity, and nothing is free.
 #ifndef GEMINID_DAEMON_CORE_ACCOUNTS_LEDGER_H_
 #define GEMINID_DAEMON_CORE_ACCOUNTS_LEDGER_H_
 
@@ -39,8 +42,7 @@ struct LedgerLine {
 // Not thread-safe. Cost: logarithmic in the number of lines.
 class Ledger {
  public:
-  Ledger(const std::vector<uint64_t>& device_capacities_bytes, uint64_t host_capacity_bytes,
-         uint64_t disk_capacity_bytes);
+  Ledger(const std::vector<uint64_t>& device_capacities_bytes, uint64_t host_capacity_bytes);
 
   // RESOURCE_EXHAUSTED: fewer bytes are free. INVALID_ARGUMENT: there is no such account.
   // FAILED_PRECONDITION: every other refusal.

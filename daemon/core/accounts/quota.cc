@@ -67,6 +67,7 @@ const TenantLimits* Quota::LineOf(const std::string& tenant) const {
 
 uint64_t Quota::LimitBytes(const std::string& tenant, Account account) const {
   const TenantLimits& limits = Of(tenant);
+  if (account.tier == Tier::kDisk) return limits.disk_bytes;
   if (account.tier != Tier::kDevice) return limits.host_bytes;
   const auto of_device = limits.bytes_by_device.find(account.device);
   return of_device == limits.bytes_by_device.end() ? limits.device_bytes : of_device->second;

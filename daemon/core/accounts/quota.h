@@ -33,6 +33,7 @@ struct TenantLimits {
   std::map<DeviceIndex, uint64_t> guaranteed_by_device{};
   uint32_t weight = 1;       // its share of the links, relative to other tenants
   int32_t max_priority = 0;  // the highest that its jobs may ask for
+  uint64_t disk_bytes = kUnlimited;
 };
 
 // The session that holds the most memory of an account. An empty job: no session holds any.

@@ -73,6 +73,7 @@ uint64_t Room::OwedToAll(Account account) const {
 }
 
 uint64_t Room::LeftByOthers(const std::string& tenant, Account account) const {
+  if (account == kDiskAccount) return kUnlimited;
   const auto freed = freed_of_.find(account);
   const uint64_t free_bytes =
       ledger_->Totals(account).free_bytes + (freed == freed_of_.end() ? 0 : freed->second);
@@ -91,6 +92,7 @@ uint64_t Room::For(const std::string& tenant, Account account) const {
 }
 
 uint64_t Room::MostFor(const std::string& tenant, Account account) const {
+  if (account == kDiskAccount) return quota_->LimitBytes(tenant, account);
   uint64_t guaranteed = 0;
   for (const std::string& other : quota_->GuaranteedTenants()) {
     if (other != tenant) guaranteed += quota_->GuaranteedBytes(other, account);

@@ -48,7 +48,7 @@ Engine::Engine(const EngineOptions& options, Tables* tables, Manifest manifest)
     : options_(options),
       tables_(tables),
       manifest_(std::move(manifest)),
-      ledger_(CapacitiesOf(options.devices), options.host_capacity_bytes, 0),
+      ledger_(CapacitiesOf(options.devices), options.host_capacity_bytes),
       quota_(options.tenants),
       jobs_(&ledger_, &quota_, options.jobs),
       limits_(options.max_sessions, manifest_.record_count()),

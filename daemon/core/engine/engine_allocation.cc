@@ -33,6 +33,10 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
                      " is memory that ranks share and asks for no home; such memory is host "
                      "memory: ask for a home"));
   }
+  if (spec.kind == ChunkKind::kOnDisk && spec.has_home) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(which, " is files on disk and asks for a home; ask for no home"));
+  }
   if (spec.bytes == 0 || spec.bytes > shm::kMaxChunkBytes) {
     return absl::InvalidArgumentError(absl::StrCat(which, " has ", base::FormatBytes(spec.bytes),
                                                    "; a chunk has up to ",
@@ -42,6 +46,13 @@ absl::Status CheckChunkSpec(const ChunkSpec& spec, size_t index) {
 }
 
 bool IsShared(const ChunkSpec& spec) { return spec.kind == ChunkKind::kShared; }
+bool IsOnDisk(const ChunkSpec& spec) { return spec.kind == ChunkKind::kOnDisk; }
+
+// The key of a tenant's quota, and of the count of refusals.
+const char* LimitName(Tier tier) {
+  if (tier == Tier::kDisk) return "disk";
+  return tier == Tier::kHost ? "host_memory" : "device_memory";
+}
 
 }  // namespace
 
@@ -60,6 +71,10 @@ absl::Status Engine::CheckSpecs(const Session& session, const std::vector<ChunkS
           "the request has memory that ranks share beside other chunks; request that memory by "
           "itself");
     }
+    if (IsOnDisk(specs[i]) && specs.size() > 1) {
+      return absl::InvalidArgumentError(
+          "the request has files on disk beside other chunks; request them by themselves");
+    }
   }
   return absl::OkStatus();
 }
@@ -69,8 +84,9 @@ Holder Engine::TopHolder(Account account) const {
   for (const auto& [id, session] : sessions_) {
     if (session->is_ending()) continue;
     if (account.tier == Tier::kDevice && session->device != account.device) continue;
-    const uint64_t bytes =
-        account.tier == Tier::kHost ? session->pool_bytes : session->arena_bytes();
+    const uint64_t bytes = account.tier == Tier::kHost   ? session->pool_bytes
+                           : account.tier == Tier::kDisk ? session->disk_bytes
+                                                         : session->arena_bytes();
     if (bytes <= top.bytes) continue;
     top = {session->spec.job, session->spec.rank, bytes};
   }
@@ -86,6 +102,7 @@ uint64_t Engine::ReturningBytes(Account account) const {
   for (const auto& [id, session] : sessions_) {
     if (!session->is_ending()) continue;
     if (account == kHostAccount) bytes += session->pool_bytes;
+    if (account == kDiskAccount) bytes += session->disk_bytes;
     if (account == session->device_account()) bytes += session->arena_bytes();
   }
   return bytes;
@@ -105,7 +122,7 @@ std::string Engine::AdviseOtherDevice(Account account, uint64_t bytes) const {
 
 absl::Status Engine::Refuse(const Session& session, Account account, uint64_t bytes) {
   const std::string& tenant = session.spec.tenant;
-  limits_.CountRefusal(account.tier == Tier::kHost ? "host_memory" : "device_memory", tenant);
+  limits_.CountRefusal(LimitName(account.tier), tenant);
   const AccountTotals totals = ledger_.Totals(account);
   const Room room = jobs_.RoomFor(session.id);
   const uint64_t left = room.LeftByOthers(tenant, account);
@@ -119,9 +136,9 @@ absl::Status Engine::Refuse(const Session& session, Account account, uint64_t by
   if (tenant_free < left) {
     refusal.limit = absl::StrCat("tenant ", tenant, " may have ",
                                  base::FormatBytes(quota_.LimitBytes(tenant, account)));
-    refusal.advice = absl::StrCat("end another job of ", tenant, ", ask for less, or raise ",
-                                  of_host ? "host_memory" : "device_memory",
-                                  " of its quota in the daemon's configuration");
+    refusal.advice =
+        absl::StrCat("end another job of ", tenant, ", ask for less, or raise ",
+                     LimitName(account.tier), " of its quota in the daemon's configuration");
   } else if (left < totals.free_bytes) {
     refusal.limit = absl::StrCat("of ", base::FormatBytes(totals.free_bytes), " free, ",
                                  base::FormatBytes(totals.free_bytes - left),
@@ -260,29 +277,33 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
 
   // No overflow: 2^16 chunks of 2^40 bytes.
   Allocation allocation;
+  uint64_t disk_bytes = 0;
   uint64_t end = 0;
   for (const ChunkSpec& spec : specs) {
     allocation.home_offsets.push_back(spec.has_home ? end : 0);
     if (spec.has_home) end += base::RoundUp(spec.bytes, kHomeAlignmentBytes);
+    if (IsOnDisk(spec)) disk_bytes += spec.bytes;
   }
   const bool is_elsewhere = IsShared(specs.front());
   allocation.pool_bytes = is_elsewhere ? base::RoundUpToPage(end) : PoolBytes(end);
   absl::Status taken = limits_.TakeChunks(session->spec.tenant, specs.size());
   if (!taken.ok()) return taken;
-  if (end > 0) {
-    absl::Status status = ChargeMemory(*session, kHostAccount, allocation.pool_bytes);
+  const Account account = disk_bytes > 0 ? kDiskAccount : kHostAccount;
+  const uint64_t bytes = disk_bytes > 0 ? disk_bytes : allocation.pool_bytes;
+  if (bytes > 0) {
+    absl::Status status = ChargeMemory(*session, account, bytes);
     if (!status.ok()) {
       limits_.GiveChunks(session->spec.tenant, specs.size());
       return status;
     }
-    allocation.pool = manifest_.NewPoolId();
   }
+  if (end > 0) allocation.pool = manifest_.NewPoolId();
   session->promised_chunks += specs.size();
   Promise promise{
       .pool = allocation.pool, .bytes = allocation.pool_bytes, .is_elsewhere = is_elsewhere};
   promise.charge = charges_.Add({.tenant = session->spec.tenant,
-                                 .account = kHostAccount,
-                                 .bytes = allocation.pool_bytes,
+                                 .account = account,
+                                 .bytes = bytes,
                                  .session = id,
                                  .holder = id,
                                  .specs = std::move(specs),
@@ -370,6 +391,10 @@ ChunkId Engine::AddChunk(Session* session, ChunkSpec spec, PoolId pool, uint64_t
     home.in_use_bytes += chunk->bytes;
     home.chunks += 1;
     ledger_.Occupy(kHostAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
+  }
+  if (chunk->is_on_disk()) {
+    session->disk_bytes += chunk->bytes;
+    ledger_.Occupy(kDiskAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
   }
   Touch(session, chunk.get());
   session->chunks[number] = std::move(chunk);
@@ -475,6 +500,11 @@ void Engine::FreeChunk(Session* session, ChunkId id, Releases* releases) {
     pool->second.in_use_bytes -= chunk->bytes;
     pool->second.chunks -= 1;
     if (pool->second.chunks == 0) ReleasePool(session, chunk->pool, releases);
+  }
+  if (chunk->is_on_disk()) {
+    ledger_.Vacate(kDiskAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
+    session->disk_bytes -= chunk->bytes;
+    ReleaseMemory(*session, kDiskAccount, chunk->bytes, releases);
   }
   session->generations[shm::Index(id)] = generation;
   session->chunks[shm::Index(id)].reset();

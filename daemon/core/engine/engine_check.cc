@@ -95,6 +95,7 @@ absl::Status Engine::CheckSession(const Session& session) const {
   uint64_t chunks = 0;
   uint64_t touches = 0;
   uint64_t departures = 0;
+  uint64_t disk_bytes = 0;
   std::map<PoolId, Pool> pools;
   std::map<std::pair<Account, ChunkKind>, uint64_t> lines;
   for (const auto& chunk : session.chunks) {
@@ -108,6 +109,10 @@ absl::Status Engine::CheckSession(const Session& session) const {
       pools[chunk->pool].chunks += 1;
       lines[{kHostAccount, chunk->kind}] += chunk->bytes;
     }
+    if (chunk->is_on_disk()) {
+      disk_bytes += chunk->bytes;
+      lines[{kDiskAccount, chunk->kind}] += chunk->bytes;
+    }
     if (StatusOf(*chunk).residency != Residency::kAbsent) {
       lines[{session.device_account(), chunk->kind}] += chunk->bytes;
     }
@@ -120,6 +125,7 @@ absl::Status Engine::CheckSession(const Session& session) const {
   uint64_t pool_bytes = 0;
   for (const auto& [id, pool] : session.pools) pool_bytes += pool.bytes;
   if (pool_bytes != session.pool_bytes) return Wrong(session.id, "the pools do not add up");
+  if (disk_bytes != session.disk_bytes) return Wrong(session.id, "its files do not add up");
   if (departures != session.departures.size()) return Wrong(session.id, "a chunk left twice");
   // Each transfer touches one device copy and one home.
   uint64_t transfers = scheduler_.QueuedCount(session.id);
@@ -192,8 +198,10 @@ absl::Status Engine::CheckSums() const {
     const Account device = session->device_account();
     handed_out[kHostAccount] += session->pool_bytes;
     handed_out[device] += session->arena_bytes();
+    handed_out[kDiskAccount] += session->disk_bytes;
     charged[{tenant, kHostAccount}] += session->pool_bytes;
     charged[{tenant, device}] += session->arena_bytes();
+    charged[{tenant, kDiskAccount}] += session->disk_bytes;
   }
   if (promised != promised_to || limits_.chunks().used() != chunks + promised ||
       limits_.sessions().used() != sessions_.size()) {

@@ -91,6 +91,7 @@ absl::Status Engine::RebuildChunk(Session* session, const InheritedSession& inhe
     home.in_use_bytes += chunk->bytes;
     home.chunks += 1;
   }
+  if (chunk->is_on_disk()) session->disk_bytes += chunk->bytes;
   const ChunkProgress progress = manifest_.Progress(record);
   chunk->home_lost = progress.home_lost;
   chunk->publish_when_idle = progress.publish_when_idle;
@@ -186,7 +187,7 @@ absl::Status Engine::HandOutAgain(const Session& session) {
   };
   if (absl::Status status = hand_out(kHostAccount, session.pool_bytes); !status.ok()) return status;
   absl::Status status = hand_out(session.device_account(), session.arena_bytes());
-  if (status.ok()) return status;
+  if (status.ok()) return hand_out(kDiskAccount, session.disk_bytes);  // cannot fail
   ledger_.TakeBack(kHostAccount, session.pool_bytes).IgnoreError();
   quota_.Return(tenant, kHostAccount, session.pool_bytes).IgnoreError();
   return status;
@@ -199,6 +200,9 @@ void Engine::EnterAgain(Session* session) {
     if (chunk == nullptr) continue;
     if (chunk->has_home()) {
       ledger_.Occupy(kHostAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
+    }
+    if (chunk->is_on_disk()) {
+      ledger_.Occupy(kDiskAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
     }
     if (StatusOf(*chunk).residency != Residency::kAbsent) {
       ledger_.Occupy(session->device_account(), session->id, chunk->kind, chunk->bytes)

@@ -68,6 +68,7 @@ struct Engine::Chunk {
   std::optional<Departures::Place> departure;  // its place in Session::departures
 
   bool has_home() const { return pool != kNoPool; }
+  bool is_on_disk() const { return kind == ChunkKind::kOnDisk; }
 };
 
 struct Engine::Pool {
@@ -103,6 +104,7 @@ struct Engine::Session {
 
   std::map<PoolId, Pool> pools;
   uint64_t pool_bytes = 0;  // of all pools
+  uint64_t disk_bytes = 0;  // of all chunks of kind kOnDisk
   bool arena_promised = false;
   std::optional<ExtentAllocator> arena;
   uint64_t moment = 0;

@@ -41,6 +41,10 @@ Engine::Failure Engine::CheckRange(const Session& session, const shm::Request& r
     return {Malformed("memory that ranks share is not the daemon's, and is not copied"),
             ErrorReason::kMalformed};
   }
+  if (source->is_on_disk() || destination->is_on_disk()) {
+    return {Malformed("files on disk are the client's, and are not copied"),
+            ErrorReason::kMalformed};
+  }
   if (request.bytes == 0) return {Malformed("zero bytes"), ErrorReason::kMalformed};
   if (!IsInside(request.source_offset, request.bytes, source->bytes) ||
       !IsInside(request.destination_offset, request.bytes, destination->bytes)) {

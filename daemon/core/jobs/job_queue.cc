@@ -273,7 +273,9 @@ void JobQueue::Leave(SessionId session, Time now) {
   Note(&job);
 }
 
+// No job asks for disk, or waits for it.
 void JobQueue::Charged(SessionId session, Account account, uint64_t bytes) {
+  if (account == kDiskAccount) return;
   const auto found = ranks_.find(session);
   uint64_t taken = 0;  // of what was promised
   if (found != ranks_.end()) {
@@ -294,6 +296,7 @@ void JobQueue::Charged(SessionId session, Account account, uint64_t bytes) {
 }
 
 void JobQueue::Returned(SessionId session, Account account, uint64_t bytes) {
+  if (account == kDiskAccount) return;
   pace_.changed = pace_.changed || waiting_ > 0;
   const auto found = ranks_.find(session);
   if (found == ranks_.end()) return;

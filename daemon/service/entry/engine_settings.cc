@@ -13,7 +13,8 @@ namespace {
 core::TenantLimits LimitsOf(const config::TenantQuota& quota) {
   core::TenantLimits limits = {.tenant = quota.tenant,
                                .host_bytes = quota.host_bytes.value_or(core::kUnlimited),
-                               .device_bytes = quota.device_bytes.value_or(core::kUnlimited)};
+                               .device_bytes = quota.device_bytes.value_or(core::kUnlimited),
+                               .disk_bytes = quota.disk_bytes.value_or(core::kUnlimited)};
   for (const auto& [index, bytes] : quota.bytes_by_device) {
     limits.bytes_by_device[shm::DeviceIndex{index}] = bytes;
   }

@@ -197,12 +197,14 @@ TEST_F(SettingsTest, MetricsListen_Forms) {
 TEST_F(SettingsTest, Quotas_AreParsedAndUnique) {
   WriteFile(
       "config_version: 1 quotas { tenant: \"*\" host_memory: \"4GiB\" } "
-      "quotas { tenant: \"uid:7\" device_memory: \"1GiB\" }");
+      "quotas { tenant: \"uid:7\" device_memory: \"1GiB\" disk: \"2TiB\" }");
   absl::StatusOr<Settings> settings = ResolveSettings(sources_);
   ASSERT_TRUE(settings.ok()) << settings.status();
   ASSERT_EQ(settings->quotas.size(), 2u);
   EXPECT_EQ(settings->quotas[0].host_bytes, uint64_t{4} << 30);
   EXPECT_FALSE(settings->quotas[0].device_bytes.has_value());
+  EXPECT_FALSE(settings->quotas[0].disk_bytes.has_value());
+  EXPECT_EQ(settings->quotas[1].disk_bytes, uint64_t{2} << 40);
   WriteFile("config_version: 1 quotas { tenant: \"*\" } quotas { tenant: \"*\" }");
   EXPECT_THAT(Error(), HasSubstr("'*' is given twice"));
 }

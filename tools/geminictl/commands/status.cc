@@ -220,6 +220,8 @@ const char* Meaning(shm::ChunkKind kind) {
       return "buffers, such as those between ranks";
     case shm::ChunkKind::kShared:
       return "memory that ranks share";
+    case shm::ChunkKind::kOnDisk:
+      return "files of optimizer state on disk";
     default:
       return "";
   }

@@ -58,6 +58,14 @@ class EngineDiskTest : public EngineTest {
     return files;
   }
 
+  // The bytes of all sessions' files in the daemon's ledger.
+  uint64_t DiskInLedger() {
+    const std::string page = env_.MetricsPage();
+    const std::string line = "\ngeminid_tier_bytes{tier=\"disk\",state=\"in_use\"} ";
+    const size_t begin = page.find(line);
+    return begin == std::string::npos ? 0 : std::stoull(page.substr(begin + line.size()));
+  }
+
   // Overwrites a rank's whole file except its header.
   static void Overwrite(const std::string& folder, const std::string& rank) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -182,6 +190,21 @@ TEST_F(EngineDiskTest, EveryStage_GivesTheBitsOfStateOnTheHost) {
     run_.options.stage = stage;
     ExpectSameBits(MustTrain().weights, WeightsOnHost());
   }
+}
+
+TEST_F(EngineDiskTest, FilesOfAllRanks_AreInTheLedgerWhileTheEnginesAreThere) {
+  run_.world_size = 2;
+  run_.options.state_disk.folders.push_back(folder_ / "b");
+  uint64_t files = 0, in_ledger = 0;
+  run_.between_steps = [&](Engine* engine, int rank, int) {
+    if (rank > 0) return;
+    files = 2 * engine->GetStatistics()->state_disk_bytes;
+    in_ledger = DiskInLedger();
+  };
+  MustTrain();
+  EXPECT_GT(files, 0u);
+  EXPECT_EQ(in_ledger, files);
+  EXPECT_EQ(DiskInLedger(), 0u);
 }
 
 TEST_F(EngineDiskTest, UpdatesInTheBackwardPass_GiveTheBitsOfDenseTraining) {
@@ -388,6 +411,20 @@ class EngineDiskRunTest : public EngineDiskTest {
     return written;
   }
 };
+
+TEST_F(EngineDiskRunTest, FilesThatAreRetained_AreInTheLedgerOnceUntilTheRunEnds) {
+  uint64_t files = 0;
+  run_.between_steps = [&](Engine* engine, int, int) {
+    files = engine->GetStatistics()->state_disk_bytes;
+    EXPECT_EQ(DiskInLedger(), files);
+  };
+  WrittenUntil(2);
+  const uint64_t retained = DiskInLedger();
+  EXPECT_GT(retained, 0u);
+  MustTrain();
+  EXPECT_EQ(files, retained);
+  EXPECT_EQ(DiskInLedger(), 0u);
+}
 
 // The first process's state is lost. The second has room in host memory, and the third has none.
 TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithNothingOnDisk) {

@@ -12,16 +12,15 @@ constexpr SessionId kB{2};
 constexpr Account kDevice0 = DeviceAccount(DeviceIndex{0});
 
 TEST(Ledger, NewLedger_EverythingIsFree) {
-  const Ledger ledger({100}, 200, 300);
+  const Ledger ledger({100}, 200);
   EXPECT_EQ(ledger.Totals(kDevice0).free_bytes, 100u);
   EXPECT_EQ(ledger.Totals(kHostAccount).free_bytes, 200u);
-  EXPECT_EQ(ledger.Totals(kDiskAccount).free_bytes, 300u);
   EXPECT_EQ(ledger.Totals(Account{}).capacity_bytes, 0u);
   EXPECT_TRUE(ledger.Check().ok());
 }
 
 TEST(Ledger, ThereAndBack_NamesEachLine) {
-  Ledger ledger({0}, 1000, 0);
+  Ledger ledger({0}, 1000);
   ASSERT_TRUE(ledger.HandOut(kHostAccount, 600).ok());
   ASSERT_TRUE(ledger.Occupy(kHostAccount, kA, ChunkKind::kWeight, 100).ok());
   ASSERT_TRUE(ledger.Occupy(kHostAccount, kA, ChunkKind::kWeight, 50).ok());
@@ -48,7 +47,7 @@ TEST(Ledger, ThereAndBack_NamesEachLine) {
 }
 
 TEST(Ledger, WhatWouldBreakTheSum_IsRefused) {
-  Ledger ledger({0}, 100, 0);
+  Ledger ledger({0}, 100);
   EXPECT_EQ(ledger.HandOut(kHostAccount, 101).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(ledger.TakeBack(kHostAccount, 1).ok());
   EXPECT_FALSE(ledger.Occupy(kHostAccount, kA, ChunkKind::kWeight, 1).ok());
@@ -68,7 +67,7 @@ TEST(Ledger, WhatWouldBreakTheSum_IsRefused) {
 }
 
 TEST(Ledger, Peak_IsOfAllTimesNotOfThePresent) {
-  Ledger ledger({0}, 100, 0);
+  Ledger ledger({0}, 100);
   ASSERT_TRUE(ledger.HandOut(kHostAccount, 100).ok());
   ASSERT_TRUE(ledger.Occupy(kHostAccount, kA, ChunkKind::kWeight, 80).ok());
   ASSERT_TRUE(ledger.Vacate(kHostAccount, kA, ChunkKind::kWeight, 80).ok());
@@ -77,7 +76,7 @@ TEST(Ledger, Peak_IsOfAllTimesNotOfThePresent) {
 }
 
 TEST(Ledger, ExactFit_IsGrantedInEveryDirection) {
-  Ledger ledger({0}, 100, 0);
+  Ledger ledger({0}, 100);
   EXPECT_TRUE(ledger.HandOut(kHostAccount, 100).ok());
   EXPECT_TRUE(ledger.Occupy(kHostAccount, kA, ChunkKind::kWeight, 100).ok());
   EXPECT_EQ(ledger.Totals(kHostAccount).reserved_bytes, 0u);
@@ -87,7 +86,7 @@ TEST(Ledger, ExactFit_IsGrantedInEveryDirection) {
 }
 
 TEST(Ledger, SeveralDevices_AreAccountsOfTheirOwn) {
-  Ledger ledger({100, 200}, 300, 0);
+  Ledger ledger({100, 200}, 300);
   const Account first = DeviceAccount(DeviceIndex{0});
   const Account second = DeviceAccount(DeviceIndex{1});
   EXPECT_EQ(ledger.Accounts(), (std::vector<Account>{first, second, kHostAccount, kDiskAccount}));
@@ -103,15 +102,29 @@ TEST(Ledger, SeveralDevices_AreAccountsOfTheirOwn) {
   EXPECT_TRUE(ledger.Check().ok());
 }
 
+TEST(Ledger, Disk_HasTheCapacityThatIsHandedOut) {
+  Ledger ledger({0}, 100);
+  EXPECT_EQ(ledger.Totals(kDiskAccount).capacity_bytes, 0u);
+  ASSERT_TRUE(ledger.HandOut(kDiskAccount, 500).ok());
+  ASSERT_TRUE(ledger.Occupy(kDiskAccount, kA, ChunkKind::kOnDisk, 300).ok());
+  EXPECT_EQ(ledger.Totals(kDiskAccount).capacity_bytes, 500u);
+  EXPECT_EQ(ledger.Totals(kDiskAccount).free_bytes, 0u);
+  EXPECT_FALSE(ledger.TakeBack(kDiskAccount, 201).ok());
+  ASSERT_TRUE(ledger.TakeBack(kDiskAccount, 200).ok());
+  EXPECT_EQ(ledger.Totals(kDiskAccount).capacity_bytes, 300u);
+  EXPECT_EQ(ledger.Totals(kHostAccount).free_bytes, 100u);
+  EXPECT_TRUE(ledger.Check().ok());
+}
+
 TEST(Ledger, DeviceThatIsNotThere_HasNoAccount) {
-  Ledger ledger({100}, 100, 100);
+  Ledger ledger({100}, 100);
   const Account missing = DeviceAccount(DeviceIndex{1});
   EXPECT_EQ(ledger.HandOut(missing, 1).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ledger.Totals(missing).capacity_bytes, 0u);
 }
 
 TEST(Ledger, RandomMovements_AlwaysAddUp) {
-  Ledger ledger({1 << 20, 1 << 19, 0}, 1 << 20, 1 << 20);
+  Ledger ledger({1 << 20, 1 << 19, 0}, 1 << 20);
   const std::vector<Account> accounts = ledger.Accounts();
   std::mt19937 random(11);
   int done = 0;

@@ -4,6 +4,7 @@
 namespace geminid::core {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -55,17 +56,62 @@ TEST_F(EngineAllocation, MemoryThatRanksShare_IsChargedAndNotMade) {
   EXPECT_FALSE(memory->is_elsewhere);
 }
 
+TEST_F(EngineAllocation, FilesOnDisk_AreChargedToTheTenantUntilTheyAreFreed) {
+  constexpr uint64_t kBytes = 5'000'000'001;
+  const SessionId session = Open();
+  const auto promise =
+      engine_->BeginAllocation(session, {{"files", ChunkKind::kOnDisk, kBytes, false}}, 0);
+  ASSERT_TRUE(promise.ok()) << promise.status();
+  EXPECT_EQ(promise->bytes, 0u);  // nothing to make
+  EXPECT_TRUE(engine_->Check().ok()) << engine_->Check();
+  const auto allocation = engine_->FinishAllocation(promise->charge);
+  ASSERT_TRUE(allocation.ok());
+  EXPECT_EQ(engine_->ledger().Totals(kDiskAccount).in_use_bytes, kBytes);
+  EXPECT_EQ(engine_->ledger().InUseBytes(kDiskAccount, session), kBytes);
+  EXPECT_EQ(engine_->quota().ChargedBytes(Spec(0).tenant, kDiskAccount), kBytes);
+  EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
+  EXPECT_TRUE(engine_->Check().ok()) << engine_->Check();
+  const auto releases = engine_->Free(session, allocation->chunks);
+  ASSERT_TRUE(releases.ok());
+  GiveBack(*releases);
+  EXPECT_EQ(engine_->ledger().Totals(kDiskAccount).capacity_bytes, 0u);
+  EXPECT_EQ(engine_->quota().ChargedBytes(Spec(0).tenant, kDiskAccount), 0u);
+  EXPECT_TRUE(engine_->Check().ok()) << engine_->Check();
+}
+
+TEST_F(EngineAllocation, FilesOnDiskBeyondTheQuota_AreRefusedUntilAnotherSessionEnds) {
+  options_.tenants = {{.tenant = "*", .disk_bytes = 1000}};
+  Start();
+  const SessionId first = Open(Spec(3));
+  ASSERT_TRUE(engine_->Allocate(first, {{"files", ChunkKind::kOnDisk, 600, false}}).ok());
+  const SessionId second = Open(Spec(4));
+  const std::vector<ChunkSpec> files = {{"files", ChunkKind::kOnDisk, 401, false}};
+  const absl::Status status = engine_->Allocate(second, files).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("disk"), HasSubstr("free 400 B"),
+                    HasSubstr("raise disk of its quota"), HasSubstr("job llm rank 3 (600 B)")));
+  EXPECT_TRUE(engine_->Check().ok()) << engine_->Check();
+  const auto releases = engine_->CloseSession(first, CloseReason::kDied, now_);
+  ASSERT_TRUE(releases.ok());
+  GiveBack(*releases);
+  EXPECT_TRUE(engine_->Allocate(second, files).ok());
+  EXPECT_TRUE(engine_->Check().ok()) << engine_->Check();
+}
+
 TEST_F(EngineAllocation, BadSpecs_AreRefusedAndNothingIsAllocated) {
   const SessionId session = Open();
   const ChunkSpec good{"ok", ChunkKind::kWeight, 1, true};
   for (const ChunkSpec& bad :
        std::vector<ChunkSpec>{{"none", ChunkKind::kNone, 1, true},
-                              {"kind", static_cast<ChunkKind>(10), 1, true},
+                              {"kind", static_cast<ChunkKind>(11), 1, true},
                               {"empty", ChunkKind::kWeight, 0, true},
                               {"huge", ChunkKind::kWeight, shm::kMaxChunkBytes + 1, true},
                               {"home", ChunkKind::kGatheredWeight, 1, true},
                               {"no home", ChunkKind::kShared, 1, false},
                               {"not alone", ChunkKind::kShared, 1, true},
+                              {"files with a home", ChunkKind::kOnDisk, 1, true},
+                              {"files not alone", ChunkKind::kOnDisk, 1, false},
                               {std::string(129, 'x'), ChunkKind::kWeight, 1, true}}) {
     EXPECT_EQ(engine_->Allocate(session, {good, bad}).status().code(),
               absl::StatusCode::kInvalidArgument)

@@ -242,6 +242,32 @@ TEST_F(EngineDeaths, InAFree_LeaveWhatIsFreedWhenItIsAskedAgain) {
       });
 }
 
+// After each death the files are charged once, or not at all.
+TEST_F(EngineDeaths, WhileFilesOnDiskAreCharged_LeaveThemChargedWithTheirChunk) {
+  constexpr uint64_t kBytes = 123'456'789;
+  SessionId session{};
+  Promise promise;
+  DieAtEveryStore(
+      [&](World& world) {
+        session = world.Open(SpecOf("job"));
+        promise = world.Begin(session, {{"files", ChunkKind::kOnDisk, kBytes, false}}, 7);
+      },
+      [&](World& world) { ASSERT_TRUE(world.engine().FinishAllocation(promise.charge).ok()); },
+      [&](World& world, bool died) {
+        const std::vector<ChunkId> made = *world.engine().MadeBy(session, 7, 7);
+        EXPECT_TRUE(died || made.size() == 1);
+        const uint64_t bytes = made.size() * kBytes;
+        EXPECT_EQ(world.engine().ledger().InUseBytes(kDiskAccount, session), bytes);
+        EXPECT_EQ(world.engine().quota().ChargedBytes("uid:1000", kDiskAccount), bytes);
+        const absl::StatusOr<Releases> closed =
+            world.engine().CloseSession(session, CloseReason::kDied, Time());
+        ASSERT_TRUE(closed.ok()) << closed.status();
+        world.GiveBack(*closed);
+        EXPECT_EQ(world.engine().ledger().Totals(kDiskAccount).capacity_bytes, 0u);
+        EXPECT_EQ(world.engine().quota().ChargedBytes("uid:1000", kDiskAccount), 0u);
+      });
+}
+
 // The client of the session died during several operations.
 class RankAndDaemon : public EngineDeaths {
  protected:

@@ -69,7 +69,7 @@ class JobQueueLoad : public ::testing::Test {
     EXPECT_EQ(State(1000), JobState::kQueued);
   }
 
-  Ledger ledger_{{100 * kArena}, uint64_t{1} << 40, 0};
+  Ledger ledger_{{100 * kArena}, uint64_t{1} << 40};
   Quota quota_{{}};
   JobQueue queue_{
       &ledger_, &quota_, {.gather_time = Duration::Seconds(60), .waiting_per_tenant = 1000}};

@@ -374,7 +374,7 @@ class World {
 
   std::mt19937 random_;
   Time now_ = Time() + Duration::Seconds(1000);
-  Ledger ledger_{{kDeviceBytes, kDeviceBytes}, kHostBytes, 0};
+  Ledger ledger_{{kDeviceBytes, kDeviceBytes}, kHostBytes};
   Quota quota_{{{.tenant = "uid:2", .host_bytes = 120, .device_bytes = 70},
                 {.tenant = "uid:3", .guaranteed_device_bytes = kGuaranteed}}};
   JobQueue queue_{&ledger_, &quota_, {.ageing = Duration::Seconds(200)}};

@@ -62,7 +62,7 @@ class JobQueueTest : public ::testing::Test {
   std::string Reason(uint64_t session) { return queue_.StandingOf(SessionId{session})->reason; }
 
   std::string tenant_ = kTenant;
-  Ledger ledger_{{100}, 1000, 0};
+  Ledger ledger_{{100}, 1000};
   Quota quota_{{}};
   JobQueue queue_{&ledger_, &quota_, {.gather_time = Duration::Seconds(60)}};
 };

@@ -287,14 +287,21 @@ void Communicator::Abort(const std::string& reason) {
   backend_->Abort(status);
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Duplicate(const std::string& name) {
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Duplicate(const std::string& name,
+                                                                      Messages messages) {
   std::vector<int> ranks(static_cast<size_t>(WorldSize()));
   for (int r = 0; r < WorldSize(); ++r) ranks[static_cast<size_t>(r)] = r;
-  return Subset(name, ranks);
+  return MakeSubset(name, ranks, messages);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::string& name,
                                                                    std::span<const int> ranks) {
+  return MakeSubset(name, ranks, Messages::kLarge);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::MakeSubset(const std::string& name,
+                                                                       std::span<const int> ranks,
+                                                                       Messages messages) {
   GEMINID_RETURN_IF_ERROR(health());
   std::vector<int> sorted(ranks.begin(), ranks.end());
   std::sort(sorted.begin(), sorted.end());
@@ -311,7 +318,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
                            [&](const auto& entry) { return entry.first == base; });
   if (used == names_.end()) used = names_.insert(names_.end(), {base, 0});
   const std::string key = absl::StrCat(base, "/", used->second++);
-  auto subset = backend_->DoSubset(key, ranks);
+  auto subset = backend_->DoSubset(key, ranks, messages);
   if (!subset.ok()) return subset;
   (*subset)->SetTimeout(timeout());
   BackendOf(**subset).counter()->CountFor(backend_->counter(), ranks);

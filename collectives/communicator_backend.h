@@ -67,7 +67,8 @@ class CommunicatorBackend {
   virtual absl::Status DoSendReceive(const Message* send, const Message* receive) = 0;
   // `key` is unique among this communicator's subsets, and the same on all members.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                                 std::span<const int> ranks) = 0;
+                                                                 std::span<const int> ranks,
+                                                                 Messages messages) = 0;
 
   // Called on a failed communicator, and again if it returned an error; see
   // Communicator::Shrink.

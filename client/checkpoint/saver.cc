@@ -134,7 +134,8 @@ class Saver::Impl {
     if (options_.folder.empty() || options_.max_file_bytes == 0) {
       return absl::InvalidArgumentError("a saver needs a folder, and files of at least one byte");
     }
-    GEMINID_ASSIGN_OR_RETURN(communicator_, communicator->Duplicate("geminid-checkpoint"));
+    GEMINID_ASSIGN_OR_RETURN(communicator_, communicator->Duplicate("geminid-checkpoint",
+                                                                    collectives::Messages::kSmall));
     communicator_->SetTimeout(kDiskTimeout);
     absl::Status made = Plan(std::move(parameters));
     if (made.ok() && leads()) made = TakeFolder();

@@ -335,13 +335,14 @@ absl::Status HierarchicalBackend::DoSendReceive(const Message* send, const Messa
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
-    const std::string& key, std::span<const int> ranks) {
+    const std::string& key, std::span<const int> ranks, Messages messages) {
+  ShmOptions shm = options_.shm;
+  if (messages == Messages::kSmall) shm.UseLittleMemory(ranks.size());
   std::vector<std::string> hosts;
   for (const int rank : ranks) hosts.push_back(host_by_rank_[static_cast<size_t>(rank)]);
   const std::string name = absl::StrCat(name_, "/", key);
   if (std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) == hosts.end()) {
     const auto own = std::find(ranks.begin(), ranks.end(), Rank()) - ranks.begin();
-    ShmOptions shm = options_.shm;
     shm.look = [this] { return layers_.network().links().failure(); };
     return ConnectShm(name, static_cast<int>(own), static_cast<int>(ranks.size()), shm);
   }
@@ -349,6 +350,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
   if (!network.ok()) return network.status();
   HierarchyOptions options = options_;
   options.costs = costs_;
+  options.shm = shm;
   return Make(*std::move(network), hosts, name, options);
 }
 

@@ -47,7 +47,8 @@ class HierarchicalBackend final : public CommunicatorBackend {
   absl::Status DoSendReceive(const Message* send, const Message* receive) override;
   absl::StatusOr<Survivors> DoShrink() override;
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                         std::span<const int> ranks) override;
+                                                         std::span<const int> ranks,
+                                                         Messages messages) override;
 
   uint64_t NetworkReceived() const override;
 

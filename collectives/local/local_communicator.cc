@@ -110,7 +110,8 @@ class LocalBackend final : public CommunicatorBackend {
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                         std::span<const int> ranks) override {
+                                                         std::span<const int> ranks,
+                                                         Messages /*messages*/) override {
     const int size = static_cast<int>(ranks.size());
     int rank = 0;
     while (ranks[static_cast<size_t>(rank)] != Rank()) ++rank;

@@ -225,7 +225,8 @@ class NcclBackend final : public CommunicatorBackend {
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                         std::span<const int> ranks) override {
+                                                         std::span<const int> ranks,
+                                                         Messages /*messages*/) override {
     GEMINID_ASSIGN_OR_RETURN(auto control, control_communicator_->Subset(key, ranks));
     control->SetTimeout(timeout());
     return ConnectNccl(group_->place(), std::move(control));

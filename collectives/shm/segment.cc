@@ -13,7 +13,7 @@ namespace geminid::collectives {
 namespace {
 
 constexpr uint32_t kMagic = 0x4d434d47;  // "GMCM"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kMaxSlots = 64;
 constexpr uint32_t kMaxPieceBytes = 64 * 1024 * 1024;
 
@@ -27,7 +27,9 @@ struct Header {
 bool Sensible(const SegmentShape& shape) {
   return shape.world_size >= 1 && shape.world_size <= kMaxShmRanks && shape.slots >= 2 &&
          shape.slots <= kMaxSlots && shape.piece_bytes >= 64 * shape.world_size &&
-         shape.piece_bytes <= kMaxPieceBytes && shape.piece_bytes % base::kPageBytes == 0;
+         shape.piece_bytes <= kMaxPieceBytes && shape.piece_bytes % base::kPageBytes == 0 &&
+         shape.message_bytes > 0 && shape.message_bytes <= kMessageBytes &&
+         shape.message_bytes % base::kPageBytes == 0;
 }
 
 }  // namespace
@@ -41,7 +43,7 @@ SegmentLayout SegmentLayout::Of(const SegmentShape& shape) {
   layout.staging = layout.channels + ranks * ranks * sizeof(Channel);
   layout.staging = base::RoundUpToPage(layout.staging);
   layout.messages = layout.staging + ranks * shape.slots * shape.piece_bytes;
-  layout.end = layout.messages + ranks * ranks * kMessageSlots * kMessageBytes;
+  layout.end = layout.messages + ranks * ranks * kMessageSlots * shape.message_bytes;
   return layout;
 }
 
@@ -109,7 +111,7 @@ Channel& Segment::channel(int from, int to) const {
 
 std::byte* Segment::message(int from, int to, uint32_t slot) const {
   const size_t pair = static_cast<size_t>(from) * shape_.world_size + static_cast<size_t>(to);
-  return base() + layout_.messages + (pair * kMessageSlots + slot) * kMessageBytes;
+  return base() + layout_.messages + (pair * kMessageSlots + slot) * shape_.message_bytes;
 }
 
 }  // namespace geminid::collectives

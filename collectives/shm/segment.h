@@ -31,6 +31,7 @@ struct SegmentShape {
   uint32_t world_size = 0;
   uint32_t slots = 0;        // pieces by which a rank may run ahead of the slowest
   uint32_t piece_bytes = 0;  // multiples of 64 * world_size waste nothing
+  uint32_t message_bytes = kMessageBytes;
 };
 
 // The group's first failure. state: 0 none, 1 being written, 2 written.

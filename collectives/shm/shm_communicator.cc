@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
 #include "base/hash.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "collectives/communicator_backend.h"
@@ -169,9 +170,11 @@ class ShmBackend final : public CommunicatorBackend {
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                         std::span<const int> ranks) override {
+                                                         std::span<const int> ranks,
+                                                         Messages messages) override {
     const auto own = std::find(ranks.begin(), ranks.end(), Rank());
     ShmOptions options = options_;
+    if (messages == Messages::kSmall) options.UseLittleMemory(ranks.size());
     options.first_rank = 0;
     options.look = [this] { return group_.failure(); };  // a failed rank does not come
     return ConnectShm(absl::StrCat(name_, "/", key), static_cast<int>(own - ranks.begin()),
@@ -353,6 +356,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const std::string& name
   return std::make_unique<Communicator>(*std::move(backend));
 }
 
+// A piece has 64 bytes for each rank.
+void ShmOptions::UseLittleMemory(size_t ranks) {
+  piece_bytes = static_cast<uint32_t>(base::RoundUpToPage(64 * ranks));
+  message_bytes = base::kPageBytes;
+}
+
 absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std::string& name,
                                                                        int rank, int world_size,
                                                                        const ShmOptions& options) {
@@ -369,7 +378,8 @@ absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std
   const auto make = [&]() -> absl::StatusOr<int> {
     const SegmentShape shape = {.world_size = static_cast<uint32_t>(world_size),
                                 .slots = options.slots,
-                                .piece_bytes = options.piece_bytes};
+                                .piece_bytes = options.piece_bytes,
+                                .message_bytes = options.message_bytes};
     GEMINID_ASSIGN_OR_RETURN(entry, kept.books->Enter(name, SegmentLayout::Of(shape).end));
     GEMINID_ASSIGN_OR_RETURN(segment, Segment::Create(shape));
     return segment->fd();

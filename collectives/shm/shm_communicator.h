@@ -21,6 +21,7 @@ struct ShmOptions {
   // Together they should fit into the caches: each piece is written and then read by the peers.
   uint32_t piece_bytes = 256 * 1024;
   uint32_t slots = 4;
+  uint32_t message_bytes = 128 * 1024;  // the piece of a message between two ranks
   // Busy waiting before a sleep; none if there are fewer processors than ranks.
   absl::Duration spin_limit = absl::Microseconds(2);
   // Called from time to time while this rank waits for others; its error ends the wait.
@@ -29,6 +30,9 @@ struct ShmOptions {
   int first_rank = 0;
   // Where the memory is recorded; null: in books of its own.
   std::shared_ptr<SegmentBooks> books = nullptr;
+
+  // For so many ranks, with pages as pieces.
+  void UseLittleMemory(size_t ranks);
 };
 
 // Blocks until all ranks of `name` have come; see MeetOnHost for errors. Needs slots * piece_bytes

@@ -8,8 +8,9 @@
 namespace geminid::collectives {
 namespace {
 
-size_t Pieces(size_t bytes) {
-  return std::max<size_t>(1, (bytes + kMessageBytes - 1) / kMessageBytes);
+size_t Pieces(size_t bytes, const ShmGroup& group) {
+  const size_t most = group.segment().shape().message_bytes;
+  return std::max<size_t>(1, (bytes + most - 1) / most);
 }
 
 size_t Bytes(const Operation& operation) { return operation.count * SizeOf(operation.dtype); }
@@ -23,7 +24,7 @@ MessageSender::MessageSender(ShmGroup* group, int peer, const Operation& operati
       operation_(operation),
       data_(data),
       bytes_left_(Bytes(operation)),
-      pieces_left_(Pieces(bytes_left_)) {}
+      pieces_left_(Pieces(bytes_left_, *group)) {}
 
 bool MessageSender::Step() {
   if (done()) return false;
@@ -35,7 +36,7 @@ bool MessageSender::Step() {
   const uint32_t slot = published % kMessageSlots;
   if (first_) channel.labels[slot].operation = operation_;
   first_ = false;
-  const size_t bytes = std::min<size_t>(bytes_left_, kMessageBytes);
+  const size_t bytes = std::min<size_t>(bytes_left_, segment.shape().message_bytes);
   if (bytes > 0) std::memcpy(segment.message(group_->rank(), peer_, slot), data_, bytes);
   data_ += bytes;
   bytes_left_ -= bytes;
@@ -52,7 +53,7 @@ MessageReceiver::MessageReceiver(ShmGroup* group, int peer, const Operation& ope
       operation_(operation),
       data_(data),
       bytes_left_(Bytes(operation)),
-      pieces_left_(Pieces(bytes_left_)) {}
+      pieces_left_(Pieces(bytes_left_, *group)) {}
 
 bool MessageReceiver::Step(absl::Status* mismatch) {
   if (done()) return false;
@@ -71,7 +72,7 @@ bool MessageReceiver::Step(absl::Status* mismatch) {
     }
     first_ = false;
   }
-  const size_t bytes = std::min<size_t>(bytes_left_, kMessageBytes);
+  const size_t bytes = std::min<size_t>(bytes_left_, segment.shape().message_bytes);
   if (bytes > 0) std::memcpy(data_, segment.message(peer_, group_->rank(), slot), bytes);
   data_ += bytes;
   bytes_left_ -= bytes;

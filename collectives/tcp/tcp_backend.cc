@@ -137,7 +137,8 @@ absl::StatusOr<std::unique_ptr<TcpBackend>> TcpBackend::ConnectSubset(const std:
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> TcpBackend::DoSubset(const std::string& key,
-                                                                   std::span<const int> ranks) {
+                                                                   std::span<const int> ranks,
+                                                                   Messages /*messages*/) {
   auto subset = ConnectSubset(key, ranks);
   if (!subset.ok()) return subset.status();
   return std::make_unique<Communicator>(*std::move(subset));

@@ -47,6 +47,10 @@ namespace geminid::collectives {
 class CommunicatorBackend;  // internal
 struct Operation;           // internal
 
+// The size of what passes through a communicator. kSmall: some KiB at a time, such as numbers that
+// ranks agree on. It shares less memory, and more bytes take more turns.
+enum class Messages : uint8_t { kLarge, kSmall };
+
 enum class OpKind : uint8_t {
   kAllGather = 0,
   kReduceScatter,
@@ -220,8 +224,9 @@ class GEMINID_EXPORT Communicator {
 
   // A second, independent communicator of the same ranks, for another thread. Collective: all ranks
   // call it with the same name. Ranks that wait in this call notice an abort of this communicator,
-  // except when NCCL connects.
-  absl::StatusOr<std::unique_ptr<Communicator>> Duplicate(const std::string& name);
+  // except when NCCL connects. `messages`: the same on all ranks.
+  absl::StatusOr<std::unique_ptr<Communicator>> Duplicate(const std::string& name,
+                                                          Messages messages = Messages::kLarge);
 
   // A communicator of the given ranks, which become 0, 1, ... in that order; they must include this
   // rank. Collective among those ranks only, so disjoint subsets can be made at the same time, such
@@ -251,6 +256,10 @@ class GEMINID_EXPORT Communicator {
 
  private:
   friend CommunicatorBackend& BackendOf(Communicator& communicator);  // internal
+
+  absl::StatusOr<std::unique_ptr<Communicator>> MakeSubset(const std::string& name,
+                                                           std::span<const int> ranks,
+                                                           Messages messages);
 
   absl::Status Finish(OpKind kind, absl::Status status);
   absl::Status CheckPeer(int peer, const char* what) const;

@@ -793,6 +793,34 @@ TEST_P(Conformance, Duplicate_WorksBesideTheFirst) {
   });
 }
 
+// More bytes than a piece, in each kind of operation.
+TEST_P(Conformance, DuplicateForSmallMessages_GivesTheSameResults) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    const auto small = c.Duplicate("small", Messages::kSmall);
+    ASSERT_TRUE(small.ok()) << small.status();
+    std::vector<float> values(50'000);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i % 97) + static_cast<float>(c.Rank());
+    }
+    std::vector<float> sums(values.size()), expected(values.size());
+    ASSERT_EQ((*small)->AllReduce(values, sums), absl::OkStatus());
+    ASSERT_EQ(c.AllReduce(values, expected), absl::OkStatus());
+    EXPECT_EQ(sums, expected);
+    std::vector<float> from_root = values;
+    ASSERT_EQ((*small)->Broadcast(from_root, 0), absl::OkStatus());
+    EXPECT_EQ(from_root[1], 1.0f);
+    EXPECT_EQ(from_root.back(), static_cast<float>((values.size() - 1) % 97));
+    if (world_size() == 1) return;
+    std::vector<float> received(values.size());
+    const int next = (c.Rank() + 1) % world_size();
+    const int last = (c.Rank() + world_size() - 1) % world_size();
+    ASSERT_EQ((*small)->SendReceive(values, next, received, last), absl::OkStatus());
+    EXPECT_EQ(received[0], static_cast<float>(last));
+    EXPECT_EQ(received.back() - values.back(), static_cast<float>(last - c.Rank()));
+  });
+}
+
 TEST_P(Conformance, AbortOfTheDuplicate_LeavesTheFirstAlone) {
   Communicators group = Connect();
   ForEachRank(group, [&](Communicator& c) {

@@ -87,6 +87,23 @@ TEST(ChargeSegments, OfSharedMemory_CountsEachSegmentOnceWhileItIsThere) {
   });
 }
 
+TEST(ChargeSegments, ForSmallMessages_IsAFractionOfThat) {
+  Communicators world = ShmBackend().connect(kRanks, absl::Seconds(60));
+  ForEachRank(world, [](Communicator& rank) {
+    Account account;
+    const auto charge = rank.ChargeSegments(account.charger());
+    const uint64_t before = account.bytes();
+    const auto small = rank.Duplicate("small", Messages::kSmall);
+    ASSERT_TRUE(small.ok()) << small.status();
+    const uint64_t more = account.bytes() - before;
+    EXPECT_EQ(more > 0, rank.Rank() == 0);
+    EXPECT_LT(more, SegmentBytes() / 20);
+    const auto of_small = (*small)->Duplicate("as small");
+    ASSERT_TRUE(of_small.ok()) << of_small.status();
+    EXPECT_EQ(account.bytes() - before, 2 * more);
+  });
+}
+
 TEST(ChargeSegments, OfDisjointSubsets_IsWithTheFirstRankOfEach) {
   Communicators world = ShmBackend().connect(2 * kRanks, absl::Seconds(60));
   ForEachRank(world, [](Communicator& rank) {

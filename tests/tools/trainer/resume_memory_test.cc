@@ -114,6 +114,20 @@ INSTANTIATE_TEST_SUITE_P(
       return all;
     }()));
 
+// The ledger alone: a process that writes files has more of its own memory.
+using MemoryOfSaves = MemoryOfResumes;
+
+TEST_P(MemoryOfSaves, OfTwoRanksAndOfTheirResume_IsThatOfARunWithoutCheckpoints) {
+  Peaks plain = Train("2", {"--steps", "2"});
+  plain.process_bytes = UINT64_MAX;
+  const std::string saved = folder_ / "saved";
+  ExpectNoMore(Train("2", {"--steps", "2", "--save", saved}), plain);
+  ExpectNoMore(Train("2", {"--steps", "4", "--resume", "--save", saved}), plain);
+  EXPECT_EQ(Report()["first_step"], 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(AdamW, MemoryOfSaves, ::testing::Values(Words{}));
+
 // Loads only a checkpoint's values, with new state.
 using MemoryOfLoads = MemoryOfResumes;
 

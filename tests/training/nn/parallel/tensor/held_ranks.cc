@@ -60,8 +60,9 @@ class HeldBackend final : public CommunicatorBackend {
     return backend().DoSendReceive(send, receive);
   }
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                         std::span<const int> ranks) override {
-    GEMINID_ASSIGN_OR_RETURN(auto subset, backend().DoSubset(key, ranks));
+                                                         std::span<const int> ranks,
+                                                         Messages messages) override {
+    GEMINID_ASSIGN_OR_RETURN(auto subset, backend().DoSubset(key, ranks, messages));
     return std::make_unique<Communicator>(
         std::make_unique<HeldBackend>(std::move(subset), AxisOf(key), moments_));
   }

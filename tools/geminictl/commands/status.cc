@@ -233,24 +233,28 @@ std::string Kinds(const v1::Ledger& ledger, const Style& style) {
     uint64_t chunks = 0;
     uint64_t host_bytes = 0;
     uint64_t device_bytes = 0;
+    uint64_t disk_bytes = 0;
   };
   std::map<int, Totals> kinds;
   for (const v1::LedgerEntry& entry : ledger.entries()) {
     Totals& kind = kinds[entry.kind()];
-    (entry.has_device() ? kind.device_bytes : kind.host_bytes) += entry.bytes();
-    kind.chunks += entry.has_device() ? 0 : entry.chunks();
+    const bool on_disk = entry.tier() == v1::TIER_DISK;
+    (on_disk              ? kind.disk_bytes
+     : entry.has_device() ? kind.device_bytes
+                          : kind.host_bytes) += entry.bytes();
+    kind.chunks += on_disk || entry.has_device() ? 0 : entry.chunks();
   }
-  Table table(
-      {{"KIND"},
-       {"ON_HOST", Align::kRight},
-       {"HOST_MEM", Align::kRight},
-       {"DEVICE_MEM", Align::kRight},
-       {"WHAT"}});
+  Table table({{"KIND"},
+               {"ON_HOST", Align::kRight},
+               {"HOST_MEM", Align::kRight},
+               {"DEVICE_MEM", Align::kRight},
+               {"DISK", Align::kRight},
+               {"WHAT"}});
   for (const auto& [kind, totals] : kinds) {
     const auto named = static_cast<shm::ChunkKind>(kind);
     table.AddRow({shm::Name(named), absl::StrCat(totals.chunks),
                   base::FormatBytes(totals.host_bytes), base::FormatBytes(totals.device_bytes),
-                  Meaning(named)});
+                  base::FormatBytes(totals.disk_bytes), Meaning(named)});
   }
   return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
 }

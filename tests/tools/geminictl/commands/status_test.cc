@@ -48,9 +48,15 @@ TEST(DescribeStatus, Kinds_AreOneLineEachHoweverManyHoldThem) {
     entry->set_bytes(kMiB);
     entry->set_chunks(2);
   }
+  v1::LedgerEntry* files = status.mutable_ledger()->add_entries();
+  files->set_tier(v1::TIER_DISK);
+  files->set_kind(v1::CHUNK_KIND_ON_DISK);
+  files->set_bytes(3 * kMiB);
+  files->set_chunks(1);
   const std::string text = DescribeStatus(status, {}, {});
-  EXPECT_THAT(text,
-              ContainsRegex("weight +80 +40.0MiB +0B  weights in the type of the computation\n"));
+  EXPECT_THAT(
+      text, ContainsRegex("weight +80 +40.0MiB +0B +0B  weights in the type of the computation\n"));
+  EXPECT_THAT(text, ContainsRegex("on_disk +0 +0B +0B +3.0MiB  files of optimizer state"));
   EXPECT_THAT(text, Not(HasSubstr("smaller")));
 }
 

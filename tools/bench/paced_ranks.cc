@@ -35,8 +35,9 @@ class PacedBackend final : public CommunicatorBackend {
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                         std::span<const int> ranks) override {
-    auto subset = inner_->Subset(key, ranks);
+                                                         std::span<const int> ranks,
+                                                         Messages messages) override {
+    auto subset = BackendOf(*inner_).DoSubset(key, ranks, messages);
     if (!subset.ok()) return Poison(subset.status());
     return PaceRanks(*std::move(subset), speed_, clock_);
   }

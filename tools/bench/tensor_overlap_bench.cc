@@ -96,8 +96,9 @@ class SlowBackend final : public CommunicatorBackend {
     return Slowly([&] { return backend().DoSendReceive(send, receive); });
   }
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
-                                                         std::span<const int> ranks) override {
-    auto subset = backend().DoSubset(key, ranks);
+                                                         std::span<const int> ranks,
+                                                         Messages messages) override {
+    auto subset = backend().DoSubset(key, ranks, messages);
     if (!subset.ok()) return subset.status();
     return std::make_unique<Communicator>(
         std::make_unique<SlowBackend>(*std::move(subset), per_byte_, alone_));

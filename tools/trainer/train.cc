@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/engine/gradient_measure.h"
@@ -181,7 +182,7 @@ class RankTrainer {
   // Whether the state is handed over. A save that is under way is completed first.
   absl::StatusOr<bool> HandOver(int ranks, uint64_t done, checkpoint::Health health) {
     const InPhase phase =
-        phases_.Passing(absl::StrCat("handing the state over to ", ranks, " ranks"));
+        phases_.Passing(absl::StrCat("handing the state over to ", base::Counted(ranks, "rank")));
     checkpoints_->AwaitSave(done);
     return scaling_->HandOver(ranks, batches_->course().saved(), health,
                               [this] { return end_->Ask(); });

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/counted.h"
 
 namespace geminid::trainer {
 namespace {
@@ -9,12 +10,13 @@ namespace {
 std::string WhyUnknown(const AdviceFacts& facts, const BatchAdvice& advice) {
   if (!facts.unmeasured.empty()) return facts.unmeasured;
   if (advice.samples < NoiseMeter::kLeastSamples) {
-    return absl::StrCat("the gradient noise was measured in ", advice.samples,
-                        " steps, and at least ", NoiseMeter::kLeastSamples, " are needed");
+    return absl::StrCat("the gradient noise was measured in ",
+                        base::Counted(advice.samples, "step"), ", and at least ",
+                        NoiseMeter::kLeastSamples, " are needed");
   }
   if (!advice.noise) {
-    return absl::StrCat("after ", advice.samples,
-                        " steps the mean gradient does not stand out from its noise; train for "
+    return absl::StrCat("after ", base::Counted(advice.samples, "step"),
+                        " the mean gradient does not stand out from its noise; train for "
                         "more steps, or with more sequences a step");
   }
   return advice.steps ? "" : "no step was timed after the first";

@@ -4,14 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 
 namespace geminid::trainer {
-namespace {
-
-std::string Counted(int ranks) { return absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks"); }
-
-}  // namespace
-
 Course::Course(CourseOptions options) : options_(std::move(options)) {
   start_.ranks = options_.ranks;
   start_.job_id = options_.new_job_id();
@@ -60,8 +55,9 @@ std::string Course::HandOver(const StartEnd& end) {
   host_before_ = start_.host;
   const std::string to = end.handover->host;
   ChangeRanks(end.handover->ranks_after, to.empty() ? start_.host : to);
-  return absl::StrCat(Counted(end.handover->ranks_before), " handed over the state after step ",
-                      end.handover->step, "; ", Counted(start_.ranks), " will go on from it",
+  return absl::StrCat(base::Counted(end.handover->ranks_before, "rank"),
+                      " handed over the state after step ", end.handover->step, "; ",
+                      base::Counted(start_.ranks, "rank"), " will go on from it",
                       to.empty() ? "" : absl::StrCat(" at ", to));
 }
 
@@ -78,8 +74,8 @@ std::optional<std::string> Course::AfterUntouched(const StartEnd& end) {
   if (start_.ranks == end.handover->ranks_before && !moved) return std::nullopt;
   tries_ = 1;
   ChangeRanks(end.handover->ranks_before, host_before_);
-  return absl::StrCat(end.why, "; the run goes on with ", Counted(start_.ranks), " as before",
-                      moved ? ", at the host before" : "");
+  return absl::StrCat(end.why, "; the run goes on with ", base::Counted(start_.ranks, "rank"),
+                      " as before", moved ? ", at the host before" : "");
 }
 
 std::optional<std::string> Course::Restart(const StartEnd& end) {
@@ -99,8 +95,9 @@ std::optional<std::string> Course::Shrink(const StartEnd& end) {
   if (fewer == 0 || tries_ > kMostTries) return std::nullopt;
   start_.restarts.shrink_to = fewer;
   ++start_.restarts.rescales;
-  return absl::StrCat(end.why, ", and no restart is left; the run goes on with ", Counted(fewer),
-                      " from what ", Counted(start_.ranks), " left in memory");
+  return absl::StrCat(end.why, ", and no restart is left; the run goes on with ",
+                      base::Counted(fewer, "rank"), " from what ",
+                      base::Counted(start_.ranks, "rank"), " left in memory");
 }
 
 }  // namespace geminid::trainer

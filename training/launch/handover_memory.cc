@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/counted.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 
@@ -173,7 +174,7 @@ absl::Status HandoverMemory::BeginParts(const Handover& handover,
     return absl::Status(made.code(), absl::StrCat(std::string(made.message()),
                                                   "; free memory, or save a checkpoint and resume "
                                                   "it with ",
-                                                  handover.ranks_after, " ranks"));
+                                                  base::Counted(handover.ranks_after, "rank")));
   }
   Record& is = record();
   is.last = handover.number;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/status_macros.h"
 #include "training/launch/host_name.h"
 #include "training/launch/remote_host.h"
@@ -151,7 +152,7 @@ absl::Status HostList::Invite(const MoveRequest& wanted) {
                        static_cast<uint64_t>(there.ranks);
     if (options_.say) {
       options_.say(absl::StrCat("geminid-train: makes ", options_.hosts[i].name, " ready for ",
-                                there.ranks, there.ranks == 1 ? " rank\n" : " ranks\n"));
+                                base::Counted(there.ranks, "rank"), "\n"));
     }
     GEMINID_ASSIGN_OR_RETURN(hosts_[i], options_.reach(options_.hosts[i], there));
   }

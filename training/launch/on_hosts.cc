@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/counted.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "training/launch/host_file.h"
@@ -185,10 +186,10 @@ absl::StatusOr<int> LaunchOnHosts(const RunOnHosts& run, const std::vector<std::
     launch.ranks = RanksOnThoseLeft(hosts, end.so_far.ranks, fits);
     if (launch.ranks == 0) return code;
     ++launch.restarts_made;
-    launch.write_stderr(absl::StrCat(
-        "geminid-train: starts again (", launch.restarts_made, " of ", launch.restarts,
-        ") without ", absl::StrJoin(end.lost, ", "), ", with ", launch.ranks,
-        launch.ranks == 1 ? " rank" : " ranks", ", to go on from the newest checkpoint\n"));
+    launch.write_stderr(absl::StrCat("geminid-train: starts again (", launch.restarts_made, " of ",
+                                     launch.restarts, ") without ", absl::StrJoin(end.lost, ", "),
+                                     ", with ", base::Counted(launch.ranks, "rank"),
+                                     ", to go on from the newest checkpoint\n"));
     for (auto* words : {&all.arguments, &launch.arguments}) {
       *words = WithoutOptions(*words, {"--ranks"});
     }

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/counted.h"
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -70,8 +71,7 @@ std::string DescribeStart(const Restarts& restarts, const Beginning& beginning, 
   std::string words = absl::StrCat("start ", restarts.count + restarts.rescales + 1, ": ");
   if (beginning.ranks_before > 0) {
     absl::StrAppend(&words, "goes on after step ", beginning.step, ", from the state of ",
-                    beginning.ranks_before, beginning.ranks_before == 1 ? " rank" : " ranks",
-                    " in memory");
+                    base::Counted(beginning.ranks_before, "rank"), " in memory");
   } else if (beginning.resumed) {
     absl::StrAppend(&words, "goes on after step ", beginning.step, ", from ", beginning.from);
   } else {

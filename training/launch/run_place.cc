@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "training/launch/host_name.h"
 #include "training/launch/state_pieces.h"
 
@@ -112,7 +113,8 @@ void RunPlace::Prepare(const MoveRequest& wanted) {
   wanted_ = wanted.request;
   if (!status.ok()) return Answer(status);
   give_up_at_ = Now() + options_.patience;
-  Say(absl::StrCat("makes ", wanted.host, " ready to go on there with ", Counted(wanted.ranks)));
+  Say(absl::StrCat("makes ", wanted.host, " ready to go on there with ",
+                   base::Counted(wanted.ranks, "rank")));
 }
 
 void RunPlace::Answer(const absl::Status& status) {
@@ -203,9 +205,9 @@ void RunPlace::FollowArrival() {
 // The ranks do not need the old host's state any more.
 void RunPlace::Arrive() {
   const absl::Duration took = absl::Trunc(followed_at_ - move_.began, absl::Milliseconds(1));
-  const std::string words =
-      absl::StrCat("goes on at ", at_.name, " as ", Counted(move_.ranks_after), " after step ",
-                   move_.step, ", ", absl::FormatDuration(took), " after that step");
+  const std::string words = absl::StrCat(
+      "goes on at ", at_.name, " as ", base::Counted(move_.ranks_after, "rank"), " after step ",
+      move_.step, ", ", absl::FormatDuration(took), " after that step");
   Say(words);
   TellOrigin("done", words);
   origin_->host->Leave();

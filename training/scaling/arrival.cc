@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/bytes.h"
+#include "base/counted.h"
 #include "base/status_macros.h"
 #include "client/src/job_scaling.h"
 #include "training/data/data_sum.h"
@@ -31,8 +32,8 @@ absl::Status CheckRoomFor(const TrainOptions& options, const MoveRequest& move,
         "it drains and admits no job; 'geminictl drain --undo' there ends that"));
   }
   if (options.wants_gpu && static_cast<size_t>(move.ranks) > room->devices.size()) {
-    return of_daemon(absl::ResourceExhaustedError(
-        absl::StrCat(move.ranks, " ranks are more than its ", room->devices.size(), " GPUs")));
+    return of_daemon(absl::ResourceExhaustedError(absl::StrCat(
+        base::Counted(move.ranks, "rank"), " need a GPU each, and it has ", room->devices.size())));
   }
   const absl::Status fits =
       CheckRoom({move.ranks, move.rank_device_bytes}, {}, DevicesOf(options, room->devices));

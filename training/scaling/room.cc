@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/counted.h"
 
 namespace geminid::trainer {
 
@@ -23,10 +24,13 @@ absl::Status CheckRoom(const RanksOfArenas& after, const RanksOfArenas& before,
   const std::string spread =
       ranks * after.arena_bytes <= free ? absl::StrCat(", in which ", fit, " of these fit") : "";
   return absl::ResourceExhaustedError(absl::StrCat(
-      ranks, " ranks need ", base::FormatBytes(ranks * after.arena_bytes), " of device memory, ",
+      base::Counted(ranks, "rank"), ranks == 1 ? " needs " : " need ",
+      base::FormatBytes(ranks * after.arena_bytes), " of device memory, ",
       base::FormatBytes(after.arena_bytes), " each, and ", base::FormatBytes(free), " of ",
       base::FormatBytes(capacity), " are free",
-      before.ranks == 0 ? "" : absl::StrCat(" once the ", before.ranks, " ranks before have gone"),
+      before.ranks == 0 ? ""
+                        : absl::StrCat(" once the ", base::Counted(before.ranks, "rank"),
+                                       " before ", before.ranks == 1 ? "has gone" : "have gone"),
       spread,
       "; end other jobs, start the run with a smaller --device-memory, or, where the "
       "daemon is the run's own, with --max-ranks ",

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/machine_memory.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/agreement.h"
@@ -196,7 +197,7 @@ void Scaling::TellOutcome() {
   if (done) {
     const absl::Duration took =
         absl::Trunc(base::MonotonicNow() - left->began, absl::Milliseconds(1));
-    Tell(kDone, absl::StrCat("goes on as ", ranks, ranks == 1 ? " rank" : " ranks", " after step ",
+    Tell(kDone, absl::StrCat("goes on as ", base::Counted(ranks, "rank"), " after step ",
                              left->step, ", ", absl::FormatDuration(took), " after that step"));
   } else {
     Tell(kRefused, WhyUndone(left, ranks));
@@ -213,7 +214,7 @@ std::string Scaling::WhyUndone(const std::optional<Handover>& left, int ranks) c
                            ? absl::StrCat(": ", std::string(answer->message()))
                            : "");
   }
-  return absl::StrCat(why, "; the job goes on as ", ranks, ranks == 1 ? " rank" : " ranks",
+  return absl::StrCat(why, "; the job goes on as ", base::Counted(ranks, "rank"),
                       ", and its output says more");
 }
 
@@ -343,8 +344,8 @@ absl::Status Scaling::CheckDevices(int ranks) const {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<JobScaling::Device> devices, daemon_->GetDevices());
   if (session_->device_description().kind == DeviceKind::kCuda &&
       static_cast<size_t>(here_then) > devices.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(here_then, " ranks are more than the ", devices.size(), " GPUs of this host"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        base::Counted(here_then, "rank"), " need a GPU each, and this host has ", devices.size()));
   }
   const uint64_t now = session_->arena_bytes();
   const uint64_t then = RankDeviceBytes(options_, {context_.info.world_size, now}, ranks);
@@ -431,7 +432,7 @@ bool Scaling::Stay(const absl::Status& why) {
   }
   if (!leads()) return false;
   const int ranks = context_.info.world_size;
-  warn_(absl::StrCat("geminid-train: stays at ", ranks, ranks == 1 ? " rank" : " ranks",
+  warn_(absl::StrCat("geminid-train: stays at ", base::Counted(ranks, "rank"),
                      asked_.host.empty() ? "" : ", where it is", ": ", std::string(why.message())));
   Refuse(why);
   return false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "training/models/fine_tuning.h"
 
 namespace geminid::trainer {
@@ -29,7 +30,7 @@ std::vector<std::string> IdlePatterns(const TrainOptions& options) {
 
 std::vector<std::string> IdleFlags(const TrainOptions& options, uint64_t samples_per_epoch) {
   const Schedule& schedule = options.schedule;
-  const std::string in_run = absl::StrCat(" in a run of ", schedule.steps, " steps");
+  const std::string in_run = absl::StrCat(" in a run of ", base::Counted(schedule.steps, "step"));
   std::vector<std::string> lines;
   const auto say = [&](const char* flag, const auto& value, const auto&... words) {
     if (std::ranges::find(options.given, flag) == options.given.end()) return;

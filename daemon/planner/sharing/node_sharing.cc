@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
+#include "base/counted.h"
 #include "daemon/planner/sharing/contest.h"
 
 namespace geminid::planner {
@@ -19,7 +20,7 @@ constexpr int kMostDoublings = 6;
 constexpr double kRemembered = 3600;
 constexpr std::size_t kJobsNamed = 3;
 
-std::string Ranks(uint64_t ranks) { return absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks"); }
+std::string Ranks(uint64_t ranks) { return base::Counted(ranks, "rank"); }
 
 std::string Name(const JobKey& job) { return absl::StrCat(job.job, " of ", job.tenant); }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "base/processors.h"
 #include "daemon/os/log.h"
 
@@ -190,8 +191,9 @@ class Viewer {
     }
     const uint64_t ranks = holdings_.at(KeyOf(shared.job)).ranks;
     if (ranks == shared.ranks) return "";
-    return absl::StrCat("it reports ", shared.ranks,
-                        " ranks, but the daemon has handed out memory for ", ranks, " ranks");
+    return absl::StrCat("it reports ", base::Counted(shared.ranks, "rank"),
+                        ", but the daemon has handed out memory for ",
+                        base::Counted(ranks, "rank"));
   }
 
   uint64_t LeftOfLimit(const std::string& tenant) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "daemon/os/process_place.h"
 #include "daemon/planner/sharing/node_job.h"
 
@@ -32,13 +33,15 @@ void Refuse(const std::string& why, v1::ScaleRequest* request) {
 
 // The wish of a request, in words: "for 4 ranks", "to go on at node-b with 2 ranks".
 std::string Wish(const v1::ScaleRequest& request) {
-  if (request.host().empty()) return absl::StrCat("for ", request.ranks(), " ranks");
-  return absl::StrCat("to go on at ", request.host(), " with ", request.ranks(), " ranks");
+  if (request.host().empty()) return absl::StrCat("for ", base::Counted(request.ranks(), "rank"));
+  return absl::StrCat("to go on at ", request.host(), " with ",
+                      base::Counted(request.ranks(), "rank"));
 }
 
 std::string Change(const v1::ScaleRequest& request) {
   if (!request.host().empty()) return absl::StrCat("goes to ", request.host());
-  return absl::StrCat("changes from ", request.ranks_before(), " to ", request.ranks(), " ranks");
+  return absl::StrCat("changes from ", request.ranks_before(), " to ",
+                      base::Counted(request.ranks(), "rank"));
 }
 
 bool HasRank(const ScaleRequests::Sessions& attached, const ScaleRequests::Job& job) {
@@ -148,7 +151,8 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
         moves ? " does not go to another host: " : " does not take another number of ranks: ",
         "only ranks in training that geminid-train has started do; ask again if the run has just "
         "begun, else save a checkpoint and resume it ",
-        moves ? "there" : absl::StrCat("with ", wanted.ranks(), " ranks"), " instead"));
+        moves ? "there" : absl::StrCat("with ", base::Counted(wanted.ranks(), "rank")),
+        " instead"));
   }
   const Offered& offered = found->second;
   if (!offered.why_not.empty()) {
@@ -161,8 +165,8 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
                      "which cannot move; save a checkpoint and resume it there"));
   }
   if (offered.ranks == wanted.ranks() && !moves) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", wanted.job(), " has ", wanted.ranks(), " ranks already"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", wanted.job(), " has ", base::Counted(wanted.ranks(), "rank"), " already"));
   }
   return Begin(wanted, *found, now);
 }

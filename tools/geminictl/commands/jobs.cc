@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/geminictl/daemon/daemon_client.h"
@@ -170,7 +171,7 @@ absl::StatusOr<int> RunDrain(const Context& context, const JobOptions& options) 
         context, client.get(), options.wait_at_most, [](const v1::ListJobsResponse& jobs) {
           const auto remaining = Remaining(jobs);
           if (remaining.empty()) return std::string();
-          return absl::StrCat(remaining.size(), " jobs: ", NameThem(remaining));
+          return absl::StrCat(base::Counted(remaining.size(), "job"), ": ", NameThem(remaining));
         }));
     GEMINID_ASSIGN_OR_RETURN(drained, client->Drain(false));
   }
@@ -234,9 +235,10 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) 
   const bool moves = !options.host.empty();
   GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest scale, client->ScaleJob(request));
   if (moves && scale.host().empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the daemon is of an older version and knows no other hosts: it asked job ",
-        Printable(options.job), " for ", scale.ranks(), " ranks where it is; update the daemon"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the daemon is of an older version and knows no other hosts: it asked job ",
+                     Printable(options.job), " for ", base::Counted(scale.ranks(), "rank"),
+                     " where it is; update the daemon"));
   }
   const absl::Time deadline = base::MonotonicNow() + options.wait_at_most;
   while (scale.state() != "done" && scale.state() != "refused") {
@@ -246,19 +248,20 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) 
           moves ? absl::StrCat(" is not at ", Printable(options.host),
                                " yet; the request remains, and 'geminictl ls jobs' shows whether "
                                "the job has left")
-                : absl::StrCat(" has not ended its step; the request for ", scale.ranks(),
-                               " ranks remains, and 'geminictl ls jobs' shows how many the job "
+                : absl::StrCat(" has not ended its step; the request for ",
+                               base::Counted(scale.ranks(), "rank"),
+                               " remains, and 'geminictl ls jobs' shows how many the job "
                                "has, and whether it trains")));
     }
     absl::SleepFor(std::min(kPause, deadline - base::MonotonicNow()));
     GEMINID_ASSIGN_OR_RETURN(scale, client->GetScale(scale.number()));
   }
   if (scale.state() == "refused") {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", Printable(options.job),
-                     moves ? absl::StrCat(" was not moved to ", Printable(options.host))
-                           : absl::StrCat(" was not scaled to ", scale.ranks(), " ranks"),
-                     ": ", Printable(scale.message())));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", Printable(options.job),
+        moves ? absl::StrCat(" was not moved to ", Printable(options.host))
+              : absl::StrCat(" was not scaled to ", base::Counted(scale.ranks(), "rank")),
+        ": ", Printable(scale.message())));
   }
   if (context.json) {
     *context.out << JsonDocument({&scale});
@@ -292,8 +295,9 @@ absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options) {
   if (context.json) {
     *context.out << JsonDocument({&ended});
   } else {
-    *context.out << "Ended job " << Printable(options.job) << ": " << ended.sessions()
-                 << " sessions, " << base::FormatBytes(ended.bytes()) << " freed.\n";
+    *context.out << "Ended job " << Printable(options.job) << ": "
+                 << base::Counted(ended.sessions(), "session") << ", "
+                 << base::FormatBytes(ended.bytes()) << " freed.\n";
   }
   return base::kExitOk;
 }

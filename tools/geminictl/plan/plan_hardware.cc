@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
+#include "base/counted.h"
 #include "base/status_macros.h"
 #include "tools/geminictl/output/format.h"
 #include "tools/geminictl/plan/plan_numbers.h"
@@ -116,8 +117,7 @@ std::string LinkInWords(const forecast::RecordedTrace& trace) {
   }
   if (link.uplink_bytes_per_second > 0) {
     absl::StrAppend(&text, ", ", FormatRate(link.uplink_bytes_per_second), " for ",
-                    link.ranks_per_uplink, link.ranks_per_uplink == 1 ? " rank" : " ranks",
-                    " together");
+                    base::Counted(link.ranks_per_uplink, "rank"), " together");
   }
   return text;
 }

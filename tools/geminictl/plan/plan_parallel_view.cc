@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "base/bytes.h"
+#include "base/counted.h"
 #include "tools/geminictl/output/format.h"
 #include "tools/geminictl/output/table.h"
 
@@ -179,8 +180,9 @@ std::string ParallelText(const ParallelAnswer& answer, const Style& style) {
 std::string ComparedText(const ComparedAnswer& answer, const Style& style) {
   const forecast::Job& job = answer.job;
   std::string text = Heading(answer.model);
-  absl::StrAppend(&text, job.hardware.name, ", nodes of ", answer.ranks_per_node, " ranks; ",
-                  job.batch.sequences, " x ", job.batch.sequence_length,
+  absl::StrAppend(&text, job.hardware.name, ", nodes of ",
+                  base::Counted(answer.ranks_per_node, "rank"), "; ", job.batch.sequences, " x ",
+                  job.batch.sequence_length,
                   " tokens in one pass of all ranks, sharded as if all sizes were divisible\n\n");
   Table table({{"RANKS", Align::kRight},
                {"MODE"},

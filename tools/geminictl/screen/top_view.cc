@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/bytes.h"
+#include "base/counted.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/types.h"
 #include "tools/geminictl/output/account.h"
@@ -255,7 +256,7 @@ std::vector<std::string> Title(const Reading& now, const Reading* before, const 
       absl::StrCat("geminid ", Printable(status.version()), ", ", Printable(status.phase()),
                    ", up ", FormatDuration(status.uptime_seconds()));
   const std::string rates = absl::StrCat(
-      status.sessions(), " sessions; rates ",
+      base::Counted(status.sessions(), "session"), "; rates ",
       before == nullptr ? "since each rank attached"
                         : absl::StrCat("of the last ",
                                        FormatDuration(now.taken_seconds - before->taken_seconds)));

@@ -97,7 +97,7 @@ TEST_F(Geminictl, Drain_WaitsUntilNoJobIsLeft) {
   auto session = AttachWithChunks();
   const Outcome waiting = RunHere({"drain", "--wait-at-most", "0.1"});
   EXPECT_EQ(waiting.code, base::kExitDeadline);
-  EXPECT_THAT(waiting.err, AllOf(HasSubstr("waits for 1 jobs: demo"), HasSubstr("geminictl end")));
+  EXPECT_THAT(waiting.err, AllOf(HasSubstr("waits for 1 job: demo"), HasSubstr("geminictl end")));
   EXPECT_THAT(RunHere({"status"}).out, HasSubstr("is drained"));
   EXPECT_THAT(RunHere({"ls", "jobs"}).err, HasSubstr("drain --undo"));
   session.reset();
@@ -117,7 +117,7 @@ TEST_F(Geminictl, End_NeedsAYesAndFreesTheJobsMemory) {
   EXPECT_THAT(unsure.err, HasSubstr("--yes"));
   const Outcome ended = RunHere({"end", "demo", "--yes"});
   EXPECT_EQ(ended.code, base::kExitOk) << ended.err;
-  EXPECT_THAT(ended.out, HasSubstr("1 sessions, 7.0 MiB freed"));
+  EXPECT_THAT(ended.out, HasSubstr("1 session, 7.0 MiB freed"));
   EXPECT_EQ(Lines(RunHere({"ls", "jobs"}).out), 1u);
   const Outcome again = RunHere({"end", "demo", "--yes"});
   EXPECT_EQ(again.code, base::kExitNotFound);
@@ -166,7 +166,7 @@ TEST_F(Geminictl, End_OfAJobBetweenTwoGroupsOfRanks_EndsTheNextOne) {
   environment.variables = [](const std::string&) { return std::nullopt; };
   const int code = RunGeminictl({"end", "demo", "--yes", "--socket", env_.socket()}, environment);
   EXPECT_EQ(code, base::kExitOk) << heard.str();
-  EXPECT_THAT(out.str(), HasSubstr("Ended job demo: 1 sessions"));
+  EXPECT_THAT(out.str(), HasSubstr("Ended job demo: 1 session,"));
 }
 
 TEST_F(Geminictl, Evict_OfAJobThatGivesNothingBack_IsExitCodeTen) {

@@ -57,6 +57,7 @@ class JobScaling {
   };
   absl::StatusOr<Asked> Make(const Offer& offer);
   // Of the job's launcher, while no rank of it is attached. NOT_FOUND: nobody asks for the outcome.
+  // ABORTED: a person has ended the job.
   absl::Status Tell(const std::string& job, const Outcome& outcome);
 
   // A device of the daemon, from its ledger.

@@ -27,6 +27,7 @@
 #include "base/standard_streams.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "client/src/daemon_ended.h"
 #include "client/src/job_scaling.h"
 #include "client/zero/residency/diverged.h"
 #include "geminid/rank_info.h"
@@ -231,7 +232,8 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
 absl::StatusOr<int> EndBeforeTheStart(const Surroundings& around, const absl::Status& status) {
   const int first = around.signals->first();
   const int signal = first != 0 ? first : around.context.restarts.signal_before;
-  if (!absl::IsCancelled(status) || signal == 0) return status;
+  // The signal may come from the launcher, after other ranks have heard that the job was ended.
+  if (!absl::IsCancelled(status) || signal == 0 || IsJobEnded(status)) return status;
   if (around.context.info.rank == 0) WriteError(status);
   return base::kExitSignalBase + signal;
 }
@@ -322,7 +324,7 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
     launch.check_here = [&](const MoveRequest& move) {
       return CheckRoomFor(options, move, daemon.socket);
     };
-    launch.tell_here = [&](const MoveOutcome& outcome) { teller.Tell(outcome); };
+    launch.teller_here = &teller;
   }
   if (!options.zero.state_disk.folders.empty()) {
     launch.at_end = [&](const std::string& job_id, int of) {
@@ -429,7 +431,7 @@ absl::StatusOr<int> RunAsHost() {
   };
   OutcomeTeller teller(
       [&](const MoveOutcome& outcome) { return TellDaemon(daemon.socket, job, outcome); });
-  agent.tell = [&](const MoveOutcome& outcome) { teller.Tell(outcome); };
+  agent.teller = &teller;
   GEMINID_RETURN_IF_ERROR(RunHostAgent(agent));
   return base::kExitOk;
 }

@@ -210,7 +210,7 @@ class HostAgent {
         std::make_unique<LocalHost>(options_.program, std::move(ready.environment), signal_mask_);
     GEMINID_RETURN_IF_ERROR(host->MakeHandover(ready.share));
     if (task.move) GEMINID_RETURN_IF_ERROR(host->Reserve(task.move->state_bytes));
-    host->SetTell(options_.tell);
+    host->SetTeller(options_.teller);
     host_ = std::move(host);
     silence_ = absl::Milliseconds(milliseconds);
     heard_at_ = base::MonotonicNow();
@@ -268,6 +268,9 @@ class HostAgent {
       Send({.type = HostFrameType::kWanted, .fields = TextsOf(wanted)});
       told_.wanted = std::move(wanted);
     }
+    if (host_->job_ended() && !std::exchange(told_.job_ended, true)) {
+      Send({.type = HostFrameType::kJobEnded});
+    }
     while (to_send_ > 0 && unsent_.size() < kMaxBacklogBytes) {
       const std::optional<std::string> piece = host_->TakePiece();
       if (!piece.has_value()) break;
@@ -281,6 +284,7 @@ class HostAgent {
     std::vector<bool> ended;  // by the rank's index on this host
     std::optional<Handover> handover;
     std::optional<MoveRequest> wanted;
+    bool job_ended = false;
   };
 
   const HostAgentOptions& options_;

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "training/launch/outcome_teller.h"
 #include "training/launch/rank_host.h"
 #include "training/launch/ranks_range.h"
 
@@ -37,8 +38,7 @@ struct HostAgentOptions {
   std::string program = "/proc/self/exe";  // of the ranks
   // Makes the host ready. It is called once.
   std::function<absl::StatusOr<HostReady>(const HostTask& task)> prepare;
-  // Tells the host's daemon an outcome. Null: the daemon is not told.
-  std::function<void(const MoveOutcome& outcome)> tell{};
+  OutcomeTeller* teller = nullptr;  // to the host's daemon; null: the daemon is not told
 };
 
 // Speaks the protocol of host_frames.h until the launcher closes the connection, which ends the

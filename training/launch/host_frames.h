@@ -54,6 +54,7 @@ enum class HostFrameType : uint8_t {
   kEnded,     // rank, status as of waitpid, "done" if the rank said so
   kHandover,  // a Handover's texts: its state is complete here; no fields: there is no state
   kWanted,    // a MoveRequest's texts: the ranks' request; no fields: there is no request
+  kJobEnded,  // the host's daemon says that a person has ended the job
   // Both ways.
   kPiece,  // of state
   kBeat,   // the sender is alive

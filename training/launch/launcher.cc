@@ -13,11 +13,9 @@
 #include <random>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
@@ -35,7 +33,8 @@ namespace {
 
 constexpr char kProgramName[] = "geminid-train";
 constexpr size_t kProcessNameMax = 15;  // the kernel's limit
-constexpr int kLastWordsLines = 20;
+constexpr char kEndedOnTheWay[] =
+    "the job was ended on request (geminictl end) while it moved to another host";
 
 // Only the id distinguishes two jobs of one user on one host.
 std::string RandomJobId() {
@@ -67,61 +66,6 @@ Variables EnvironmentOf(const LaunchOptions& options, const Start& start) {
   }
   added.emplace_back("GEMINID_JOB_ID", start.job_id);
   return added;
-}
-
-// The last lines, each indented.
-std::string Indented(const std::string& words) {
-  std::vector<std::string> lines =
-      absl::StrSplit(words, absl::ByAnyChar("\r\n"), absl::SkipEmpty());
-  const size_t first = lines.size() - std::min<size_t>(lines.size(), kLastWordsLines);
-  std::string text;
-  for (size_t i = first; i < lines.size(); ++i) absl::StrAppend(&text, "  ", lines[i], "\n");
-  return text;
-}
-
-// A lower value is more likely to be the reason why the job failed.
-constexpr int kMissingGuilt = 2;
-constexpr int kStoppedGuilt = 3;
-int Guilt(const RankState& rank) {
-  if (rank.lost()) return -1;
-  const int status = *rank.wait_status();
-  if (WIFSIGNALED(status)) return 0;
-  if (WEXITSTATUS(status) == base::kExitAborted) return kStoppedGuilt;
-  return WEXITSTATUS(status) == base::kExitUnavailable ? kMissingGuilt : 1;
-}
-
-// The code of an end that is not this rank's own failure: all ranks end with this code together.
-std::optional<int> AgreedEnd(int wait_status) {
-  if (!WIFEXITED(wait_status)) return std::nullopt;
-  const int code = WEXITSTATUS(wait_status);
-  if (code == base::kExitDiverged) return code;
-  for (const int signal : kStopSignals) {
-    if (code == base::kExitSignalBase + signal) return code;
-  }
-  return std::nullopt;
-}
-
-// A rank prints this when a user ended the job, which must then not be restarted.
-constexpr char kEndedOnRequest[] = "the job was ended on request";
-
-bool IsOnRequest(const RankState& rank) {
-  return absl::StrContains(rank.last_words(), kEndedOnRequest);
-}
-
-// Whether a restart may avoid this failure.
-bool IsPassing(const RankState& rank) {
-  if (rank.lost() || IsOnRequest(rank)) return false;
-  const int wait_status = *rank.wait_status();
-  if (WIFSIGNALED(wait_status)) return true;
-  switch (WEXITSTATUS(wait_status)) {
-    case base::kExitFailed:
-    case base::kExitUnavailable:
-    case base::kExitDeadline:
-    case base::kExitAborted:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // One start of all ranks.
@@ -156,8 +100,12 @@ class Launcher {
 
   // Returns when all ranks have ended.
   void Run() {
-    PollUntil([&] { return Over() || failed_ || policy_.first() != 0 || EndedBySignal() != 0; },
-              absl::InfiniteFuture());
+    PollUntil(
+        [&] {
+          return Over() || failed_ || policy_.first() != 0 || EndedBySignal() != 0 ||
+                 place_->job_ended();
+        },
+        absl::InfiniteFuture());
     // All ranks end because of the signal. But a rank that got it before it met the others ends
     // alone.
     if (EndedBySignal() != 0) {
@@ -428,7 +376,7 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, LaunchedSoFar* so_far) 
   if (signal_fd < 0) return absl::ErrnoToStatus(errno, "cannot watch signals");
   const absl::Cleanup close_fd = [&] { close(signal_fd); };
   LocalHost here(options.program, options.environment_here, before);
-  here.SetTell(options.tell_here);
+  here.SetTeller(options.teller_here);
   bool hands_over = options.hands_over;
   if (options.host == nullptr && hands_over) {
     const absl::Status made = here.MakeHandover(options.share);
@@ -458,9 +406,11 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, LaunchedSoFar* so_far) 
     if (started.ok()) launcher.Run();
     if (so_far != nullptr) *so_far = {start.restarts.count, start.ranks};
     const StartEnd end = started.ok() ? launcher.End() : launcher.EndOfNoStart(started);
-    const std::optional<std::string> again = course.After(end);
+    const bool job_ended = place->job_ended() && !end.done;
+    const std::optional<std::string> again = job_ended ? std::nullopt : course.After(end);
     const bool is_left = !again.has_value() || course.start().job_id != start.job_id;
     if (is_left && options.at_end) options.at_end(start.job_id, start.ranks);
+    if (job_ended) return absl::CancelledError(kEndedOnTheWay);
     if (!again.has_value()) {
       if (!launcher.ended_at_once()) GEMINID_RETURN_IF_ERROR(started);
       return launcher.Judge();

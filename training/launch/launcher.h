@@ -16,9 +16,9 @@
 
 namespace geminid::trainer {
 
-class RankHost;      // rank_host.h
-struct MoveOutcome;  // rank_host.h
-struct MoveRequest;  // handover_memory.h
+class OutcomeTeller;  // outcome_teller.h
+class RankHost;       // rank_host.h
+struct MoveRequest;   // handover_memory.h
 
 struct LaunchOptions {
   std::shared_ptr<RankHost> host = nullptr;  // that all ranks begin on; null: this one
@@ -42,7 +42,7 @@ struct LaunchOptions {
   std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> reach{};
   // For a run that returns to this host: says whether it has room. Null: there is room.
   std::function<absl::Status(const MoveRequest&)> check_here{};
-  std::function<void(const MoveOutcome&)> tell_here{};  // tells this host's daemon; may be null
+  OutcomeTeller* teller_here = nullptr;  // to this host's daemon; null: the daemon is not told
   // After a rank's failure, the other ranks get the settle time to end by themselves. Then they get
   // SIGTERM, and after the grace time SIGKILL. If all ranks that have ended were stopped by another
   // rank, that rank knows the reason, and so gets the grace time before SIGTERM too.
@@ -88,7 +88,8 @@ struct LaunchOptions {
 // Ranks may ask to go on at another host (MoveRequest). They train until the answer: the host is
 // ready, or it refuses. Then their state is copied there, and the next ranks start there. If these
 // do not come to their second step, the run goes back to the old host, which still has the state. A
-// host that is lost later ends the run.
+// host that is lost later ends the run. If a person ends the job while it moves (RunPlace), ranks
+// at the new host get SIGTERM and after the grace time SIGKILL, and Launch returns CANCELLED.
 //
 // `so_far` gets how far the run has come.
 //

@@ -170,7 +170,7 @@ void LocalHost::Answer(uint64_t request, const absl::Status& status) {
 }
 
 void LocalHost::Tell(const MoveOutcome& outcome) {
-  if (tell_) tell_(outcome);
+  if (teller_ != nullptr) teller_->Tell(outcome);
 }
 
 void LocalHost::BeginToSend() {

@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include "absl/status/status.h"
 #include "base/unique_fd.h"
 #include "training/launch/handover_memory.h"
+#include "training/launch/outcome_teller.h"
 #include "training/launch/rank_host.h"
 #include "training/launch/rank_process.h"
 #include "training/launch/ranks_range.h"
@@ -46,6 +46,7 @@ class LocalHost final : public RankHost {
   std::optional<MoveRequest> wanted() const override;
   void Answer(uint64_t request, const absl::Status& status) override;
   void Tell(const MoveOutcome& outcome) override;
+  bool job_ended() const override { return teller_ != nullptr && teller_->job_ended(); }
   void BeginToSend() override;
   std::optional<std::string> TakePiece() override;
   void BeginToReceive(const Handover& handover) override;
@@ -58,8 +59,8 @@ class LocalHost final : public RankHost {
   absl::Status MakeHandover(const std::optional<RanksRange>& share);
   // Makes room for state that is to come. RESOURCE_EXHAUSTED: this host does not have the room.
   absl::Status Reserve(uint64_t bytes);
-  // Sets the function that tells the daemon an outcome.
-  void SetTell(std::function<void(const MoveOutcome&)> tell) { tell_ = std::move(tell); }
+  // Sets what tells the daemon an outcome. Null: the daemon is not told.
+  void SetTeller(OutcomeTeller* teller) { teller_ = teller; }
 
  private:
   absl::Status StartRanks(const std::vector<RankStart>& starts);
@@ -73,7 +74,7 @@ class LocalHost final : public RankHost {
   int run_memory_ranks_ = 0;                  // the number of ranks that its mesh is for
   std::unique_ptr<HandoverMemory> handover_;  // null: state is not handed over
   std::vector<RankProcess> processes_;
-  std::function<void(const MoveOutcome&)> tell_;
+  OutcomeTeller* teller_ = nullptr;
   std::optional<StateReader> reader_;  // of state that leaves this host
   std::optional<StateWriter> writer_;  // of state that comes to this host
   absl::Status failure_;               // of the reader or the writer

@@ -17,7 +17,7 @@ OutcomeTeller::~OutcomeTeller() {
 
 void OutcomeTeller::Tell(const MoveOutcome& outcome) {
   const std::lock_guard lock(mutex_);
-  waiting_.push_back(outcome);
+  if (waiting_.empty() || waiting_.back() != outcome) waiting_.push_back(outcome);
   if (!thread_.joinable()) {
     sigset_t all, before;
     sigfillset(&all);

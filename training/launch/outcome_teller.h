@@ -3,6 +3,7 @@
 #ifndef GEMINID_TRAINING_LAUNCH_OUTCOME_TELLER_H_
 #define GEMINID_TRAINING_LAUNCH_OUTCOME_TELLER_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -17,7 +18,7 @@ namespace geminid::trainer {
 class OutcomeTeller {
  public:
   // Makes one call to the daemon. UNAVAILABLE and DEADLINE_EXCEEDED: the daemon did not get the
-  // outcome.
+  // outcome. ABORTED: a person has ended the job.
   using Call = std::function<absl::Status(const MoveOutcome&)>;
   // The thread begins with the first outcome.
   explicit OutcomeTeller(Call call) : call_(std::move(call)) {}
@@ -27,12 +28,16 @@ class OutcomeTeller {
   OutcomeTeller& operator=(const OutcomeTeller&) = delete;
 
   static constexpr int kTries = 3;
+  // Drops an outcome that equals the last one which waits.
   void Tell(const MoveOutcome& outcome);
+  // Whether a call has returned ABORTED.
+  bool job_ended() const { return job_ended_; }
 
  private:
   void Run();
 
   const Call call_;
+  std::atomic<bool> job_ended_ = false;
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<MoveOutcome> waiting_;

@@ -31,6 +31,7 @@ struct MoveOutcome {
   uint64_t request = 0;
   std::string state{};  // taken (in progress), done or refused
   std::string message{};
+  friend bool operator==(const MoveOutcome&, const MoveOutcome&) = default;
 };
 
 class RankHost {
@@ -83,6 +84,8 @@ class RankHost {
   // Answers this request, as HandoverMemory::Answer.
   virtual void Answer(uint64_t, const absl::Status&) {}
   virtual void Tell(const MoveOutcome&) {}
+  // Whether the daemon has answered that a person ended the job, which has no ranks there.
+  virtual bool job_ended() const { return false; }
 
   // Sends the state in pieces. BeginToSend() starts at the state's begin. TakePiece() returns
   // nothing while the next piece has not arrived from the host.

@@ -51,6 +51,25 @@ class RankState {
   std::string new_words_;
 };
 
+// --- what the end of a rank that has ended says about the run ------------------------------------
+
+// A lower value is more likely to be the reason why the job failed.
+inline constexpr int kMissingGuilt = 2;
+inline constexpr int kStoppedGuilt = 3;
+int Guilt(const RankState& rank);
+
+// The code of an end that is not this rank's own failure: all ranks end with this code together.
+std::optional<int> AgreedEnd(int wait_status);
+
+// Whether the rank says that a person ended the job, which must then not be restarted.
+bool IsOnRequest(const RankState& rank);
+
+// Whether a restart may avoid this failure.
+bool IsPassing(const RankState& rank);
+
+// The last lines, each indented.
+std::string Indented(const std::string& words);
+
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TRAINING_LAUNCH_RANK_STATE_H_

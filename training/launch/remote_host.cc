@@ -370,6 +370,9 @@ absl::Status RemoteHost::OnFrame(const HostFrame& frame) {
       if (state_.pieces.size() < kPiecesAhead) state_.pieces.push_back(std::move(piece));
       return absl::OkStatus();
     }
+    case HostFrameType::kJobEnded:
+      state_.job_ended = true;
+      return absl::OkStatus();
     case HostFrameType::kStarted:
     case HostFrameType::kWords:
     case HostFrameType::kEnded:

@@ -69,6 +69,7 @@ class RemoteHost final : public RankHost {
   void Adopt(const std::optional<Handover>& handover) override;
   void Answer(uint64_t request, const absl::Status& status) override;
   void Tell(const MoveOutcome& outcome) override;
+  bool job_ended() const override { return state_.job_ended; }
   void BeginToSend() override;
   std::optional<std::string> TakePiece() override;
   void BeginToReceive(const Handover& handover) override;
@@ -84,6 +85,7 @@ class RemoteHost final : public RankHost {
     std::optional<Handover> handover;
     std::optional<MoveRequest> wanted;
     std::deque<std::string> pieces;  // that TakePiece() has not taken yet
+    bool job_ended = false;
   };
 
   // The way to the agent. The thread of Beats also uses it.

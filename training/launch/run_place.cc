@@ -13,10 +13,9 @@
 namespace geminid::trainer {
 namespace {
 
-// The daemon counts a request as failed when it gets no message about it for a minute.
-constexpr absl::Duration kBetweenWords = absl::Seconds(10);
-
-std::string Counted(int ranks) { return absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks"); }
+// How soon the run hears that a person has ended it. The daemon counts a request as failed when it
+// gets no message about it for a minute.
+constexpr absl::Duration kBetweenWords = absl::Seconds(1);
 
 }  // namespace
 
@@ -24,7 +23,7 @@ RunPlace::RunPlace(std::shared_ptr<RankHost> first, Options options)
     : options_(std::move(options)), at_{std::move(first), ""} {}
 
 RunPlace::~RunPlace() {
-  if (!origin_.has_value() && !carries()) return;
+  if (job_ended_ || (!origin_.has_value() && !carries())) return;
   if (origin_.has_value() && followed_at_ > absl::InfinitePast()) {
     Arrive();
   } else {
@@ -50,7 +49,7 @@ absl::Time RunPlace::look_by() const {
   if (destination_ && !is_answered_) by = std::min(by, give_up_at_);
   if (origin_) by = std::min(by, origin_->host->look_by());
   if (carries()) by = std::min(by, at_.host->look_by());
-  if (origin_ || carries()) by = std::min(by, told_at_ + kBetweenWords);
+  if (!job_ended_ && (origin_ || carries())) by = std::min(by, told_at_ + kBetweenWords);
   if (Now() < free_at_) by = std::min(by, free_at_);
   return by;
 }
@@ -59,6 +58,8 @@ void RunPlace::Look() {
   const absl::Time now = Now();
   if (destination_) destination_->host->Look(now);
   if (origin_) origin_->host->Look(now);
+  EndIfAsked();
+  if (job_ended_) return;  // ranks at the new host are ended, and the run goes nowhere
   if (carries()) {
     at_.host->Look(now);
     Carry();
@@ -220,6 +221,13 @@ void RunPlace::TellOrigin(const std::string& state, const std::string& message) 
   if (move_.request == 0) return;
   RankHost& host = origin_ ? *origin_->host : *at_.host;
   host.Tell({.request = move_.request, .state = state, .message = message});
+}
+
+void RunPlace::EndIfAsked() {
+  if (job_ended_ || (!origin_ && !carries())) return;
+  if (!(origin_ ? origin_ : at_)->host->job_ended()) return;
+  job_ended_ = true;
+  if (carries()) FailToCarry(absl::CancelledError("the job was ended on request"));
 }
 
 void RunPlace::KeepAsking() {

@@ -57,6 +57,9 @@ class RunPlace {
   // still run.
   bool waits() const { return carries() || Now() < free_at_; }
   const absl::Status& status() const { return status_; }
+  // Whether a person has ended the job while it had no ranks at the old host. A state that was
+  // being copied is given back at the new host, and carries() is false.
+  bool job_ended() const { return job_ended_; }
 
  private:
   struct Stop {
@@ -76,6 +79,7 @@ class RunPlace {
   void FollowArrival();
   void TellOrigin(const std::string& state, const std::string& message);
   void KeepAsking();
+  void EndIfAsked();
 
   const Options options_;
   Stop at_;
@@ -90,6 +94,7 @@ class RunPlace {
   absl::Time told_at_;
   absl::Time free_at_ = absl::InfinitePast();
   absl::Status status_;
+  bool job_ended_ = false;
 };
 
 }  // namespace geminid::trainer

@@ -248,8 +248,10 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
   const ScaleRequests::Job job = {*tenant, request.job()};
   const bool is_of_all_runs = request.run().empty();
   if (absl::IsNotFound(ended.status()) && is_of_all_runs) {
-    const absl::Status changing = scale_requests_.CheckHasRanks(job, AttachedIn(hub_), Now());
-    if (!changing.ok()) return changing;
+    const absl::StatusOr<std::string> moved =
+        scale_requests_.EndWithoutRanks(job, AttachedIn(hub_), Now());
+    if (!moved.ok()) return moved.status();
+    if (!moved->empty()) return EndedOnItsWay(caller, job, *moved, response);
     const absl::Status left = scale_requests_.CheckHasNotLeft(job, AttachedIn(hub_));
     if (!left.ok()) return left;
   }
@@ -271,6 +273,16 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
   response->set_jobs(1);
   response->set_sessions(static_cast<uint32_t>(ended->sessions.size()));
   response->set_bytes(ended->bytes);
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::EndedOnItsWay(const Caller& caller, const ScaleRequests::Job& job,
+                                   const std::string& host, v1::EndJobResponse* response) {
+  log_->Write(
+      caller.identity.tenant, os::LogLevel::kInfo, "job ended by request on its way to a host",
+      {{"tenant", job.tenant}, {"job", job.name}, {"host", host}, {"by", caller.identity.tenant}});
+  response->set_jobs(1);
+  response->set_host(host);
   return absl::OkStatus();
 }
 

@@ -36,6 +36,8 @@ class JobRpc {
                      v1::EvictJobResponse* response);
   absl::Status End(const Caller& caller, const v1::EndJobRequest& request,
                    v1::EndJobResponse* response);
+  absl::Status EndedOnItsWay(const Caller& caller, const ScaleRequests::Job& job,
+                             const std::string& host, v1::EndJobResponse* response);
   absl::Status WasEnded(const Caller& caller, const v1::WasEndedRequest& request,
                         v1::WasEndedResponse* response);
   absl::Status Scale(const Caller& caller, const v1::ScaleJobRequest& request,

@@ -17,19 +17,13 @@ constexpr char kAsked[] = "asked";
 constexpr char kTaken[] = "taken";
 constexpr char kDone[] = "done";
 constexpr char kRefused[] = "refused";
+constexpr char kJobEnded[] = "the job was ended on request";
 
-bool HasEnded(const v1::ScaleRequest& request) {
-  return request.state() == kDone || request.state() == kRefused;
-}
+bool IsEnd(const std::string& state) { return state == kDone || state == kRefused; }
 
-bool IsState(const std::string& state) {
-  return state == kTaken || state == kDone || state == kRefused;
-}
+bool HasEnded(const v1::ScaleRequest& request) { return IsEnd(request.state()); }
 
-void Refuse(const std::string& why, v1::ScaleRequest* request) {
-  request->set_state(kRefused);
-  request->set_message(why);
-}
+bool IsState(const std::string& state) { return state == kTaken || IsEnd(state); }
 
 // The wish of a request, in words: "for 4 ranks", "to go on at node-b with 2 ranks".
 std::string Wish(const v1::ScaleRequest& request) {
@@ -255,9 +249,17 @@ absl::Status ScaleRequests::Tell(const std::string& tenant, const v1::OfferScale
   const std::lock_guard lock(mutex_);
   Forget(attached, now);
   const auto found = requests_.find(told.number());
+  const bool is_of_job = found != requests_.end() && found->second.message.tenant() == tenant &&
+                         found->second.message.job() == told.job();
+  if (is_of_job && found->second.end_wanted && !IsEnd(told.state())) {
+    found->second.end_wanted = false;
+    found->second.job_ended = found->second.end_heard = true;
+    Refuse(kJobEnded, &found->second);
+    found->second.heard = now;
+  }
+  if (is_of_job && found->second.job_ended) return absl::AbortedError(kJobEnded);
   // Attached ranks report themselves.
-  if (found == requests_.end() || !IsState(told.state()) || HasEnded(found->second.message) ||
-      found->second.message.tenant() != tenant || found->second.message.job() != told.job() ||
+  if (!is_of_job || !IsState(told.state()) || HasEnded(found->second.message) ||
       (found->second.message.state() != kTaken && attached.contains(found->second.session))) {
     return absl::NotFoundError(absl::StrCat("no caller waits for request ", told.number(),
                                             " of job ", told.job(), " of ", tenant));
@@ -291,17 +293,23 @@ void ScaleRequests::Withdraw(uint64_t number, const std::string& why) {
   const std::lock_guard lock(mutex_);
   const auto found = requests_.find(number);
   if (found == requests_.end() || found->second.message.state() != kAsked) return;
-  Refuse(why, &found->second.message);
+  Refuse(why, &found->second);
 }
 
-absl::Status ScaleRequests::CheckHasRanks(const Job& job, const Sessions& attached,
-                                          core::Time now) {
+absl::StatusOr<std::string> ScaleRequests::EndWithoutRanks(const Job& job, const Sessions& attached,
+                                                           core::Time now) {
   const std::lock_guard lock(mutex_);
   Forget(attached, now);
-  const Request* const pending = Pending(job.tenant, job.name);
-  if (pending == nullptr || pending->message.state() != kTaken || HasRank(attached, job)) {
-    return absl::OkStatus();
+  for (auto& [number, request] : requests_) {
+    const bool is_of_job = Job{request.message.tenant(), request.message.job()} == job;
+    const bool is_new = now - request.heard < kSilence;
+    if (is_of_job && std::exchange(request.end_heard, false) && is_new) {
+      return request.message.host();
+    }
   }
+  Request* const pending = Pending(job.tenant, job.name);
+  if (pending == nullptr || pending->message.state() != kTaken || HasRank(attached, job)) return "";
+  pending->end_wanted = !pending->message.host().empty();
   return absl::FailedPreconditionError(absl::StrCat(
       "job ", job.name, " has no ranks now: it ", Change(pending->message), " (request ",
       pending->message.number(), "); ask again when the new ranks have attached"));

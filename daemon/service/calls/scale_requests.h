@@ -52,12 +52,15 @@ class ScaleRequests {
   void SetLauncher(uint64_t session, base::UniqueFd launcher);
   // For the launcher of a job that has no rank attached: reports on a request that ranks have
   // taken. The request then stays known for as long as after a report of a rank. NOT_FOUND: there
-  // is no such request.
+  // is no such request. ABORTED: a person has ended the job, and the launcher ends the run.
   absl::Status Tell(const std::string& tenant, const v1::OfferScaleRequest& told,
                     const Sessions& attached, core::Time now);
-  // FAILED_PRECONDITION with the request's words if the job's ranks have taken a request and are
-  // between two groups.
-  absl::Status CheckHasRanks(const Job& job, const Sessions& attached, core::Time now);
+  // A person ends a job that has no session. FAILED_PRECONDITION with the request's words: the
+  // job's ranks have taken a request and are between two groups. If they move, the launcher hears
+  // of the end when it reports next. After that, one call returns the host to which they moved.
+  // Empty: the job has no change in progress.
+  absl::StatusOr<std::string> EndWithoutRanks(const Job& job, const Sessions& attached,
+                                              core::Time now);
   // NOT_FOUND, naming the host, if the last request moved the job away and it has no rank here.
   absl::Status CheckHasNotLeft(const Job& job, const Sessions& attached);
   // Whether the job was asked for another number, and the request is neither done nor refused.

@@ -2,8 +2,8 @@
 //   GEMINID_TEST_DIE_AT="1 shards handed over"   the rank and the point
 //   GEMINID_TEST_DIED=FILE                       the file is made just before
 //   GEMINID_TEST_SIGNAL=15                       does not die: sends the launcher this signal;
-//   SIGKILL
-//                                                ends this process, too
+//                                                SIGKILL ends this process, too
+//   GEMINID_TEST_HOLD=FIFO                       does not die: waits until the test opens the FIFO
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -26,6 +26,11 @@ void DieHere(const char* point) {
   const int made =
       open(Variable("GEMINID_TEST_DIED").c_str(), O_CREAT | O_EXCL | O_CLOEXEC | O_WRONLY, 0600);
   if (made < 0) return;
+  const std::string hold = Variable("GEMINID_TEST_HOLD");
+  if (!hold.empty()) {
+    close(open(hold.c_str(), O_RDONLY | O_CLOEXEC));  // blocks until a writer opens it
+    return;
+  }
   const std::string signal = Variable("GEMINID_TEST_SIGNAL");
   if (signal.empty()) {
     kill(getpid(), SIGKILL);

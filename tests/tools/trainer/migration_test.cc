@@ -1,9 +1,12 @@
 // Runs that move to another host's daemon by request have the weights of a run that stayed.
 // Impossible requests, and hosts that are lost, leave the run where it was.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/exit_code.h"
+#include "base/unique_fd.h"
 #include "tests/tools/trainer/moved_run.h"
 
 namespace geminid::trainer {
@@ -224,6 +230,58 @@ TEST_F(Migration, AtASignalDuringIt_EndsWithItsStateSavedThere) {
   EXPECT_THAT(trainer->output(), HasSubstr("by SIGTERM"));
   EXPECT_FALSE(std::filesystem::is_empty(save));
 }
+
+// --- ended by a person ---------------------------------------------------------------------------
+
+TEST_F(Migration, EndedWhileItsStateTravels_EndsThereTooAndGivesBackWhatArrived) {
+  const std::string goes = folder_ / "goes", gone = folder_ / "gone";
+  // The connection lets the greeting through, and stops within the state.
+  const auto trainer =
+      Start(Shell(absl::StrCat("if [ $1 = beta ]; then\n  export GEMINID_SOCKET=", SocketOf("beta"),
+                               "\n  (dd bs=1 count=60000 status=none\n   until [ -e ", goes,
+                               " ]; do sleep 0.02; done\n   cat) | /bin/sh -c \"$2\"\n  : > ", gone,
+                               "\n  exit\nfi\n")),
+            {"--host-timeout", "60"});
+  const v1::ScaleRequest move = Ask("home", "beta");
+  ASSERT_TRUE(trainer->WaitFor("of state to beta")) << trainer->output();
+  EXPECT_EQ(End("home", [&] { std::ofstream(goes) << "go"; }).host(), "beta");
+  EXPECT_EQ(trainer->Wait(), base::kExitAborted) << trainer->output();
+  EXPECT_THAT(trainer->output(),
+              HasSubstr("the job was ended on request (geminictl end) while it moved"));
+  EXPECT_EQ(AwaitEnd("home", move).message(), "the job was ended on request");
+  EXPECT_EQ(RanksAt("home"), 0u);
+  EXPECT_EQ(RanksAt("beta"), 0u);
+  EXPECT_TRUE(AwaitFile(gone)) << "the agent at beta has the state still";
+}
+
+// A rank holds the move at that point.
+class EndedMove : public MovedRun, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(EndedMove, AtThisPoint_EndsAtBothHosts) {
+  const std::string held = folder_ / "held", fifo = folder_ / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  Words program = Dying(GetParam(), held);
+  program.insert(program.begin(), "GEMINID_TEST_HOLD=" + fifo);
+  const auto trainer = Start(Shell(), {}, program);
+  const v1::ScaleRequest move = Ask("home", "beta");
+  ASSERT_TRUE(AwaitFile(held)) << trainer->output();
+  base::UniqueFd writer;
+  End("home", [&] { writer = base::UniqueFd(open(fifo.c_str(), O_RDWR | O_CLOEXEC)); });
+  EXPECT_EQ(trainer->Wait(), base::kExitAborted) << trainer->output();
+  EXPECT_THAT(trainer->output(), HasSubstr("the job was ended on request"));
+  EXPECT_EQ(AwaitEnd("home", move).state(), "refused");
+  EXPECT_EQ(RanksAt("home"), 0u);
+  EXPECT_EQ(RanksAt("beta"), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Migration, EndedMove,
+                         ::testing::Values("0 handover begun", "1 shards handed over",
+                                           "0 handover complete", "0 state taken over"),
+                         [](const auto& test) {
+                           std::string name = test.param + 2;
+                           std::ranges::replace(name, ' ', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace geminid::trainer

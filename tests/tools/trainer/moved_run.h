@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -146,6 +147,35 @@ class MovedRun : public ::testing::Test {
 
   v1::ScaleRequest Move(const std::string& at, const std::string& host, uint32_t ranks = 0) {
     return AwaitEnd(at, Ask(at, host, ranks));
+  }
+
+  // Ends the job as geminictl end does: while it has no ranks, and until none is left.
+  // `told`: called when the ranks, or their launcher, have been told to end.
+  v1::EndJobResponse End(const std::string& at, const std::function<void()>& told) {
+    v1::EndJobRequest request;
+    request.set_job("moves");
+    v1::EndJobResponse ended, rest;
+    grpc::Status status;
+    const absl::Time give_up = absl::Now() + kPatience;
+    do {
+      grpc::ClientContext context;
+      status = hosts_.at(at)->jobs->EndJob(&context, request, &ended);
+    } while (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION && absl::Now() < give_up);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    told();
+    while (RanksAt(at) > 0 && absl::Now() < give_up) absl::SleepFor(absl::Milliseconds(5));
+    request.set_now(true);
+    grpc::ClientContext context;
+    hosts_.at(at)->jobs->EndJob(&context, request, &rest);
+    return ended;
+  }
+
+  static bool AwaitFile(const std::string& path) {
+    const absl::Time give_up = absl::Now() + kPatience;
+    while (!std::filesystem::exists(path) && absl::Now() < give_up) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return std::filesystem::exists(path);
   }
 
   // The number of the job's ranks in a host's daemon.

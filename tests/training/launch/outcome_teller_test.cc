@@ -3,8 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace geminid::trainer {
 namespace {
@@ -15,14 +20,44 @@ TEST(OutcomeTeller, Outcomes_AreAllToldInOrderBeforeItEnds) {
   std::vector<std::string> told;
   {
     OutcomeTeller teller([&](const MoveOutcome& outcome) {
-      told.push_back(outcome.state);
+      told.push_back(absl::StrCat(outcome.request, " ", outcome.state));
+      return absl::OkStatus();
+    });
+    teller.Tell({.request = 7, .state = "taken"});
+    teller.Tell({.request = 7, .state = "done"});
+    teller.Tell({.request = 8, .state = "taken"});
+    EXPECT_FALSE(teller.job_ended());
+  }
+  EXPECT_THAT(told, ElementsAre("7 taken", "7 done", "8 taken"));
+}
+
+// A daemon that hangs must not make a queue of the same words.
+TEST(OutcomeTeller, OutcomeThatWaitsAlready_IsToldOnce) {
+  std::mutex hangs;
+  hangs.lock();
+  int told = 0;
+  {
+    OutcomeTeller teller([&](const MoveOutcome&) {
+      const std::lock_guard lock(hangs);
+      ++told;
       return absl::OkStatus();
     });
     for (const char* const state : {"taken", "taken", "done"}) {
       teller.Tell({.request = 7, .state = state});
     }
   }
-  EXPECT_THAT(told, ElementsAre("taken", "taken", "done"));
+  EXPECT_GE(calls, OutcomeTeller::kTries);
+}
+
+TEST(OutcomeTeller, DaemonThatSaysTheJobWasEnded_IsHeard) {
+  std::promise<void> called;
+  OutcomeTeller teller([&](const MoveOutcome&) {
+    called.set_value();
+    return absl::AbortedError("the job was ended on request");
+  });
+  teller.Tell({.request = 7, .state = "taken"});
+  called.get_future().wait();
+  while (!teller.job_ended()) std::this_thread::yield();
 }
 
 TEST(OutcomeTeller, DaemonThatDoesNotAnswer_IsToldAgainAndGivenUp) {

@@ -44,6 +44,7 @@ class Host final : public RankHost {
     answers.emplace_back(request, status);
   }
   void Tell(const MoveOutcome& outcome) override { told.push_back(outcome); }
+  bool job_ended() const override { return ended; }
   void BeginToSend() override { pieces = {"0123", "456789", "sum!"}; }
   std::optional<std::string> TakePiece() override {
     if (pieces.empty() || most_pieces == 0) return std::nullopt;
@@ -65,6 +66,7 @@ class Host final : public RankHost {
   absl::Status failed;
   absl::Time last_rank = absl::InfinitePast();
   int left = 0;
+  bool ended = false;
   int most_pieces = 100;
   std::optional<Handover> state, comes;
   std::optional<MoveRequest> wish;
@@ -255,11 +257,11 @@ TEST_F(RunPlaces, OfRanksThatFailAtTheNewHost_GoBackToTheStateThatIsThereStill) 
 // A daemon refuses a request if no news of the request comes for a minute.
 TEST_F(RunPlaces, OfAMoveThatTakesLong_TellThatItIsUnderWay) {
   Arrive();
-  EXPECT_EQ(place_->look_by(), now_ + absl::Seconds(10));
-  now_ += absl::Seconds(9);
+  EXPECT_EQ(place_->look_by(), now_ + absl::Seconds(1));
+  now_ += absl::Milliseconds(900);
   place_->Look();
   EXPECT_THAT(home_->told, IsEmpty());
-  now_ += absl::Seconds(1);
+  now_ += absl::Milliseconds(100);
   place_->Look();
   place_->Look();
   ASSERT_THAT(home_->told, SizeIs(1));
@@ -282,6 +284,46 @@ TEST_F(RunPlaces, OfARunThatIsThereAlready_RefuseToGo) {
   place_->Look();
   ASSERT_THAT(beta_->answers, SizeIs(1));
   EXPECT_THAT(std::string(beta_->answers[0].second.message()), HasSubstr("is at beta already"));
+}
+
+TEST_F(RunPlaces, OfAJobThatIsEndedWhileItsStateTravels_GiveBackWhatHasArrived) {
+  Want(7);
+  HandOver();
+  home_->most_pieces = 1;
+  place_->GoTo("beta", "");
+  EXPECT_FALSE(place_->job_ended());
+  home_->ended = true;
+  home_->most_pieces = 5;
+  place_->Look();
+  EXPECT_TRUE(place_->job_ended());
+  EXPECT_FALSE(place_->carries());
+  EXPECT_TRUE(absl::IsCancelled(place_->status()));
+  EXPECT_EQ(place_->host(), home_.get());
+  EXPECT_EQ(beta_->left, 1);
+  EXPECT_EQ(beta_->got, "0123") << "no more of it is sent";
+  EXPECT_THAT(reached_, SizeIs(1)) << "its request is not begun anew";
+  place_.reset();
+  EXPECT_THAT(home_->told, IsEmpty()) << "its daemon knows";
+}
+
+TEST_F(RunPlaces, OfAJobThatIsEndedBeforeItsSecondStepThere_DoNotArrive) {
+  Arrive();
+  home_->ended = true;
+  beta_->state.reset();  // the second step ends
+  place_->Look();
+  EXPECT_TRUE(place_->job_ended());
+  EXPECT_THAT(home_->told, IsEmpty());
+  EXPECT_EQ(place_->look_by(), absl::InfiniteFuture()) << "there is nothing left to wait for";
+}
+
+// A run that has arrived is the other daemon's.
+TEST_F(RunPlaces, OfAJobThatHasArrived_HearNothingMoreOfTheDaemonBefore) {
+  Arrive();
+  beta_->state.reset();
+  place_->Look();
+  home_->ended = true;
+  place_->Look();
+  EXPECT_FALSE(place_->job_ended());
 }
 
 // If both groups of ranks ran, both would write to the same files.

@@ -109,7 +109,8 @@ absl::Status Confirm(const Context& context, const JobOptions& options) {
   return absl::CancelledError("nothing was ended");
 }
 
-// A job that changes its ranks has none for a moment. It is ended as soon as it has ranks again.
+// A job that changes its ranks has none for a moment. It is ended as soon as it has ranks again, or
+// as soon as the launcher that moves it to another host reports.
 absl::StatusOr<v1::EndJobResponse> EndWithRanks(const Context& context, DaemonClient* client,
                                                 const v1::EndJobRequest& request) {
   const absl::Time deadline = base::MonotonicNow() + kChangeGrace;
@@ -240,7 +241,6 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) 
                      Printable(options.job), " for ", base::Counted(scale.ranks(), "rank"),
                      " where it is; update the daemon"));
   }
-  const absl::Time deadline = base::MonotonicNow() + options.wait_at_most;
   while (scale.state() != "done" && scale.state() != "refused") {
     if (base::MonotonicNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
@@ -280,6 +280,13 @@ absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options) {
   request.set_tenant(options.tenant);
   GEMINID_ASSIGN_OR_RETURN(const v1::EndJobResponse ended,
                            EndWithRanks(context, client.get(), request));
+  if (!ended.host().empty()) {  // no rank is here, and its launcher ends what is at that host
+    *context.out << (context.json
+                         ? JsonDocument({&ended})
+                         : absl::StrCat("Ended job ", Printable(options.job), " on its way to ",
+                                        Printable(ended.host()), ".\n"));
+    return base::kExitOk;
+  }
   // Ranks that end by themselves print the reason, and leave no half-written files.
   (void)WaitUntil(context, client.get(), kEndGrace, [&options](const v1::ListJobsResponse& jobs) {
     for (const v1::JobInfo& job : jobs.jobs()) {

@@ -289,17 +289,17 @@ TEST_F(ScaleRequestsTest, ThatRanksHaveTaken_SayThatTheJobHasNoneBetweenTwoGroup
   const auto asked = Ask(4);
   ASSERT_TRUE(asked.ok());
   attached_ = {};
-  EXPECT_TRUE(requests_.CheckHasRanks(kMine, attached_, now_).ok()) << "nobody has taken it";
+  EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "") << "nobody has taken it";
   attached_ = {{1, kMine}};
   Offer(1, asked->number(), "taken");
-  EXPECT_TRUE(requests_.CheckHasRanks(kMine, attached_, now_).ok());
+  EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "");
   attached_ = {{3, kOther}};
-  const absl::Status none = requests_.CheckHasRanks(kMine, attached_, now_);
+  const absl::Status none = requests_.EndWithoutRanks(kMine, attached_, now_).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(none)) << none;
   EXPECT_THAT(std::string(none.message()), HasSubstr("it changes from 2 to 4 ranks"));
-  EXPECT_TRUE(requests_.CheckHasRanks(kOther, attached_, now_).ok());
+  EXPECT_EQ(*requests_.EndWithoutRanks(kOther, attached_, now_), "");
   now_ = now_ + ScaleRequests::kSilence;
-  EXPECT_TRUE(requests_.CheckHasRanks(kMine, attached_, now_).ok()) << "none will come";
+  EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "") << "none will come";
 }
 
 TEST_F(ScaleRequestsTest, OfAJobThatIsEnded_AreRefusedAtOnce) {
@@ -457,8 +457,6 @@ TEST_F(MoveRequestsTest, OfARunThatHasLeft_EndAsItsLauncherSays) {
     now_ = now_ + core::Duration::Seconds(59);
     EXPECT_TRUE(Tell(asked->number(), "taken").ok()) << "it takes long";
   }
-  EXPECT_THAT(std::string(requests_.CheckHasRanks(kMine, attached_, now_).message()),
-              HasSubstr("has no ranks now: it goes to beta"));
   EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "done", "uid:8")));
   EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "done", kTenant, "other")));
   EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "soon")));

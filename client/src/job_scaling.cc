@@ -90,6 +90,7 @@ absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
   request.set_number(offer.outcome.number);
   request.set_state(offer.outcome.state);
   request.set_message(OneLine(offer.outcome.message));
+  request.set_has_shrunk(offer.outcome.has_shrunk);
   if (offer.share) SetShare(*offer.share, request.mutable_share());
   v1::OfferScaleResponse response;
   grpc::ClientContext context;

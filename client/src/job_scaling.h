@@ -28,6 +28,7 @@ class JobScaling {
     uint64_t number = 0;  // 0: nothing new
     std::string state{};  // taken, done or refused
     std::string message{};
+    bool has_shrunk = false;  // news: the job goes on with fewer ranks after a death
   };
   // What the job would achieve with this number of ranks.
   struct Row {

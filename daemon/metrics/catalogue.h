@@ -347,6 +347,26 @@ inline constexpr Metric kSharingChanges = {
     {"outcome"},
     {2},
     "Changes of a job's number of ranks by the daemon, to share the node: done or refused."};
+inline constexpr Metric kScaleRequests = {
+    "geminid_scale_requests_total",
+    kCounter,
+    {"outcome"},
+    {3},
+    "Requests by people for another number of a job's ranks: done; refused, before the ranks began "
+    "the change; gone_back, when they had begun it and it was not done."};
+inline constexpr Metric kMoveRequests = {
+    "geminid_move_requests_total",
+    kCounter,
+    {"outcome"},
+    {3},
+    "Requests by people that a job go on at another host, by the same outcomes. The daemon that "
+    "the job leaves counts them."};
+inline constexpr Metric kJobsShrunk = {
+    "geminid_jobs_shrunk_total",
+    kCounter,
+    {},
+    {1},
+    "Times a job went on with fewer ranks after a rank's death for which no restart was left."};
 
 // --- links ---------------------------------------------------------------------------------------
 inline constexpr MostSeries kPerLink = {0, core::kDirections};

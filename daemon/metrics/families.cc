@@ -29,6 +29,12 @@ void AddDaemon(const Reading& reading, Page* page) {
   page->Add(kOverhead, {}, static_cast<double>(reading.overhead_bytes));
 }
 
+void AddRequests(const Metric& metric, const RequestsReading& requests, Page* page) {
+  page->Add(metric, {"done"}, static_cast<double>(requests.done));
+  page->Add(metric, {"refused"}, static_cast<double>(requests.refused));
+  page->Add(metric, {"gone_back"}, static_cast<double>(requests.gone_back));
+}
+
 void AddJobs(const JobsReading& jobs, Page* page) {
   for (const core::JobState state :
        {core::JobState::kGathering, core::JobState::kQueued, core::JobState::kRunning,
@@ -45,6 +51,9 @@ void AddJobs(const JobsReading& jobs, Page* page) {
   page->Add(kJobsUndone, {}, static_cast<double>(jobs.counters.undone));
   page->Add(kSharingChanges, {"done"}, static_cast<double>(jobs.ranks_changed));
   page->Add(kSharingChanges, {"refused"}, static_cast<double>(jobs.ranks_not_changed));
+  AddRequests(kScaleRequests, jobs.scales, page);
+  AddRequests(kMoveRequests, jobs.moves, page);
+  page->Add(kJobsShrunk, {}, static_cast<double>(jobs.shrunk));
 }
 
 void AddLink(const std::string& device, shm::Direction direction, const DeviceReading& reading,

@@ -93,12 +93,22 @@ struct TakeOverReading {
   double seconds = 0;
 };
 
+// Requests by people, by outcome.
+struct RequestsReading {
+  uint64_t done = 0;
+  uint64_t refused = 0;
+  uint64_t gone_back = 0;
+};
+
 struct JobsReading {
   std::map<core::JobState, uint64_t> by_state;
   std::optional<double> oldest_wait_timestamp_seconds{};
   core::JobCounters counters;
   uint64_t ranks_changed = 0;  // by the daemon, to share the node
   uint64_t ranks_not_changed = 0;
+  RequestsReading scales{};  // for another number of ranks
+  RequestsReading moves{};   // to another host
+  uint64_t shrunk = 0;       // jobs that went on with fewer ranks after a death
 };
 
 struct CallReading {

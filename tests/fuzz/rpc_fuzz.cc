@@ -76,7 +76,7 @@ class Server {
 
   Limits limits_{config::TenantShares{}};
   TenantLog log_{&limits_};
-  SharingCounts counts_;
+  JobCounts counts_;
   Vitals vitals_;
   std::unique_ptr<Hub> hub_;
   SessionRpc session_;

@@ -27,7 +27,7 @@ void Course::ChangeRanks(int ranks, const std::string& host) {
   start_.ranks = ranks;
   start_.host = host;
   start_.restarts.jobs_before.push_back(std::exchange(start_.job_id, options_.new_job_id()));
-  start_.restarts.shrink_to = 0;
+  start_.restarts.has_shrunk = std::exchange(start_.restarts.shrink_to, 0) > 0;
   ++start_.restarts.rescales;
   start_.restarts.may_shrink = Fewer() > 0;
 }

@@ -55,6 +55,7 @@ Variables EnvironmentOf(const LaunchOptions& options, const Start& start) {
     added.emplace_back(kFailedAgoVariable, absl::StrCat(absl::ToInt64Nanoseconds(ago)));
   }
   if (restarts.may_shrink) added.emplace_back(kMayShrinkVariable, "1");
+  if (restarts.has_shrunk) added.emplace_back(kHasShrunkVariable, "1");
   const auto add_number = [&](const char* name, int number) {
     if (number > 0) added.emplace_back(name, absl::StrCat(number));
   };

@@ -61,6 +61,7 @@ absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environmen
   GEMINID_RETURN_IF_ERROR(ReadNumber(environment, kShrinkToVariable, &restarts.shrink_to));
   GEMINID_RETURN_IF_ERROR(ReadNumber(environment, kSignalBeforeVariable, &restarts.signal_before));
   restarts.may_shrink = environment(kMayShrinkVariable) != nullptr;
+  restarts.has_shrunk = environment(kHasShrunkVariable) != nullptr;
   if (const char* const jobs = environment(kJobsBeforeVariable)) {
     restarts.jobs_before = absl::StrSplit(jobs, ',', absl::SkipEmpty());
   }

@@ -25,11 +25,13 @@ inline constexpr char kStartedAtVariable[] = "GEMINID_STARTED_AT";
 //   the number of earlier starts with another number of ranks;
 //   "1" if the run may go on with fewer ranks;
 //   the number of ranks to which this start hands its state over;
+//   "1" if this start has fewer ranks because a rank died;
 //   the ids of earlier jobs that may have left sessions in the daemon, separated by commas;
 //   a signal that asked an earlier start for an end, but came too late.
 inline constexpr char kRescalesVariable[] = "GEMINID_RESCALES";
 inline constexpr char kMayShrinkVariable[] = "GEMINID_MAY_SHRINK";
 inline constexpr char kShrinkToVariable[] = "GEMINID_SHRINK_TO";
+inline constexpr char kHasShrunkVariable[] = "GEMINID_HAS_SHRUNK";
 inline constexpr char kJobsBeforeVariable[] = "GEMINID_JOB_IDS_BEFORE";
 inline constexpr char kSignalBeforeVariable[] = "GEMINID_SIGNAL_BEFORE";
 
@@ -42,6 +44,7 @@ struct Restarts {
   int rescales = 0;         // earlier starts that changed the number of ranks
   bool may_shrink = false;  // after the last restart, a death leaves a run of fewer ranks
   int shrink_to = 0;        // the ranks that get this start's state; 0: this start trains
+  bool has_shrunk = false;  // this start has fewer ranks because a rank died
   std::vector<std::string> jobs_before{};
   int signal_before = 0;
 

@@ -152,6 +152,7 @@ void Scaling::AfterStep(uint64_t trained, const ShareStep& step) {
   if (charge_ && !leads() && !memory->complete().has_value()) FreeCharge();
   if (trained != kAllHaveCommitted || memory == nullptr || !leads()) return;
   if (!memory->complete().has_value()) return;
+  outcome_.has_shrunk = context_.restarts.has_shrunk;
   memory->Release();
   FreeCharge();
   zero::CrashPoint("state released");
@@ -234,7 +235,7 @@ absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
 
 // If the daemon is not running, it gets the outcome with a later offer.
 void Scaling::Tell(const std::string& state, const std::string& message) {
-  outcome_ = {asked_.number, state, Shortened(message)};
+  outcome_ = {asked_.number, state, Shortened(message), outcome_.has_shrunk};
   if (state != kTaken) {
     if (NeedsLauncher()) context_.handover->Unwant();
     asked_ = {};

@@ -307,6 +307,7 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
   const bool drained = hub_->Inspect(
       [](const core::Engine& engine, const auto&) { return engine.jobs().drained(); });
   if (drained) {
+    ++counts_->scales.refused;
     return absl::FailedPreconditionError(
         absl::StrCat("the daemon drains, and would not admit the other ranks of job ", job.job,
                      "; ask again after 'geminictl drain --undo'"));

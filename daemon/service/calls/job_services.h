@@ -20,12 +20,14 @@ namespace geminid::service {
 class JobRpc {
  public:
   // `on_ended` is called on the worker's thread after a session has ended.
-  JobRpc(Hub* hub, TenantLog* log, const JobSharingOptions& sharing, SharingCounts* counts,
+  JobRpc(Hub* hub, TenantLog* log, const JobSharingOptions& sharing, JobCounts* counts,
          std::function<void(shm::SessionId)> on_ended)
       : hub_(hub),
         log_(log),
         on_ended_(std::move(on_ended)),
-        sharing_(sharing, hub, &scale_requests_, log, counts) {}
+        counts_(counts),
+        scale_requests_(counts),
+        sharing_(sharing, hub, &scale_requests_, log, &counts->sharing) {}
   void AddTo(std::vector<RpcMethod>* methods);
 
  private:
@@ -53,6 +55,7 @@ class JobRpc {
   Hub* const hub_;
   TenantLog* const log_;
   const std::function<void(shm::SessionId)> on_ended_;
+  JobCounts* const counts_;
   ScaleRequests scale_requests_;
   EndedRuns ended_runs_;
   JobSharing sharing_;

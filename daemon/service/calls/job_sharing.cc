@@ -293,7 +293,8 @@ void JobSharing::Ask(const planner::RanksRequest& request, const ScaleRequests::
                {"ranks", absl::StrCat(request.to)},
                {"by", "the daemon"},
                {"why", request.why}});
-  const auto asked = requests_->Ask(request.job.tenant, wanted, attached, now);
+  const auto asked =
+      requests_->Ask(request.job.tenant, wanted, attached, now, ScaleRequests::Asker::kDaemon);
   asked_ = now;
   if (asked.ok()) {
     number_ = asked->number();

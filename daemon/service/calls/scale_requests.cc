@@ -50,7 +50,27 @@ bool ScaleRequests::Waits(const Request& request, core::Time now) const {
   return !HasEnded(request.message) && now - request.heard < kSilence;
 }
 
-ScaleRequests::ScaleRequests() : last_(std::random_device()()) {}
+ScaleRequests::ScaleRequests(JobCounts* counts) : counts_(counts), last_(std::random_device()()) {}
+
+// Null: nobody counts.
+RequestCounts* ScaleRequests::CountsOf(const std::string& host) const {
+  if (counts_ == nullptr) return nullptr;
+  return host.empty() ? &counts_->scales : &counts_->moves;
+}
+
+// A job that a person ends has not gone back.
+void ScaleRequests::Set(const std::string& state, const std::string& message, Request* request) {
+  const bool had_begun = request->message.state() == kTaken && !request->job_ended;
+  request->message.set_state(state);
+  request->message.set_message(message);
+  RequestCounts* const counts = CountsOf(request->message.host());
+  if (counts == nullptr || request->asker != Asker::kPerson || !IsEnd(state)) return;
+  ++(state == kDone ? counts->done : had_begun ? counts->gone_back : counts->refused);
+}
+
+void ScaleRequests::Refuse(const std::string& why, Request* request) {
+  Set(kRefused, why, request);
+}
 
 ScaleRequests::Launcher ScaleRequests::LauncherOf(uint64_t session) const {
   const auto found = launchers_.find(session);
@@ -81,13 +101,12 @@ void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
       request.heard = now;
     } else if (!HasEnded(request.message) && request.launcher != nullptr &&
                os::HasEnded(*request.launcher)) {
-      Refuse("the job has ended: the geminid-train that started its ranks is gone",
-             &request.message);
+      Refuse("the job has ended: the geminid-train that started its ranks is gone", &request);
     }
     if (Waits(request, now)) continue;
     ended[request.message.tenant()].push_back(number);
     if (HasEnded(request.message)) continue;
-    Refuse("the job ended, or has had no ranks for a minute", &request.message);
+    Refuse("the job ended, or has had no ranks for a minute", &request);
   }
   for (const auto& [tenant, numbers] : ended) {
     for (size_t i = 0; i + kMostEnded < numbers.size(); ++i) requests_.erase(numbers[i]);
@@ -104,9 +123,20 @@ ScaleRequests::Request* ScaleRequests::Pending(const std::string& tenant, const 
 
 absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
                                                     const v1::ScaleJobRequest& wanted,
-                                                    const Sessions& attached, core::Time now) {
+                                                    const Sessions& attached, core::Time now,
+                                                    Asker asker) {
   const std::lock_guard lock(mutex_);
   Forget(attached, now);
+  const auto offer = Choose(tenant, wanted, attached);
+  if (offer.ok()) return Begin(wanted, **offer, now, asker);
+  if (absl::IsAborted(offer.status())) return offer.status();  // the person asks again
+  RequestCounts* const counts = CountsOf(wanted.host());
+  if (counts != nullptr && asker == Asker::kPerson) ++counts->refused;
+  return offer.status();
+}
+
+absl::StatusOr<const std::pair<const uint64_t, ScaleRequests::Offered>*> ScaleRequests::Choose(
+    const std::string& tenant, const v1::ScaleJobRequest& wanted, const Sessions& attached) {
   const bool moves = !wanted.host().empty();
   if (wanted.ranks() < 1 && !moves) {
     return absl::InvalidArgumentError("a job has at least 1 rank, not 0");
@@ -162,18 +192,19 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", wanted.job(), " has ", base::Counted(wanted.ranks(), "rank"), " already"));
   }
-  return Begin(wanted, *found, now);
+  return found;
 }
 
 v1::ScaleRequest ScaleRequests::Begin(const v1::ScaleJobRequest& wanted,
                                       const std::pair<const uint64_t, Offered>& offer,
-                                      core::Time now) {
+                                      core::Time now, Asker asker) {
   const Offered& offered = offer.second;
   Request request;
   request.run = offered.run;
   request.session = offer.first;
   request.launcher = LauncherOf(offer.first);
   request.heard = now;
+  request.asker = asker;
   request.message.set_number(++last_);
   request.message.set_tenant(offered.tenant);
   request.message.set_job(wanted.job());
@@ -203,6 +234,8 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
                                             const Sessions& attached, core::Time now) {
   const std::lock_guard lock(mutex_);
   Forget(attached, now);
+  const bool had_shrunk = offers_[offer.session()].has_shrunk;
+  if (counts_ != nullptr && offer.has_shrunk() && !had_shrunk) ++counts_->shrunk;
   offers_[offer.session()] = {
       .tenant = tenant,
       .job = offer.job(),
@@ -210,12 +243,12 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
       .ranks = offer.ranks(),
       .why_not = offer.why_not(),
       .can_move = offer.can_move(),
+      .has_shrunk = had_shrunk || offer.has_shrunk(),
       .share = offer.has_share() ? std::optional(offer.share()) : std::nullopt};
   const auto told = requests_.find(offer.number());
   if (told != requests_.end() && IsState(offer.state()) && !HasEnded(told->second.message) &&
       told->second.message.tenant() == tenant && told->second.message.job() == offer.job()) {
-    told->second.message.set_state(offer.state());
-    told->second.message.set_message(offer.message());
+    Set(offer.state(), offer.message(), &told->second);
   }
   v1::OfferScaleResponse response;
   Request* const pending = Pending(tenant, offer.job());
@@ -227,11 +260,11 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
   }
   if (pending->message.state() == kTaken && is_anothers) {
     // The ranks that took the request are gone, and the ranks in their place do not know it.
-    Refuse("the ranks that had taken it failed; the job goes on as it was", &pending->message);
+    Refuse("the ranks that had taken it failed; the job goes on as it was", pending);
     return response;
   }
   if (is_anothers && pending->run != offer.run()) {
-    Refuse("the ranks that were asked are gone; ask again", &pending->message);
+    Refuse("the ranks that were asked are gone; ask again", pending);
     return response;
   }
   pending->session = offer.session();
@@ -265,8 +298,7 @@ absl::Status ScaleRequests::Tell(const std::string& tenant, const v1::OfferScale
                                             " of job ", told.job(), " of ", tenant));
   }
   found->second.heard = now;
-  found->second.message.set_state(told.state());
-  found->second.message.set_message(told.message());
+  Set(told.state(), told.message(), &found->second);
   return absl::OkStatus();
 }
 
@@ -340,7 +372,7 @@ void ScaleRequests::RefuseOf(const Job& job) {
   Request* const pending = Pending(job.tenant, job.name);
   if (pending == nullptr) return;
   pending->job_ended = true;
-  Refuse("the job was ended on request", &pending->message);
+  Refuse(kJobEnded, pending);
 }
 
 bool ScaleRequests::IsOfEndedJob(uint64_t number, const Job& job) {

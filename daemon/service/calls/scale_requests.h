@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 #include "daemon/core/basics/time.h"
+#include "daemon/service/watch/vitals.h"
 #include "geminid/v1/job.pb.h"
 
 namespace geminid::service {
@@ -38,11 +39,17 @@ class ScaleRequests {
   // at once if the process that started the ranks is known and has ended.
   static constexpr core::Duration kSilence = core::Duration::Seconds(60);
 
-  ScaleRequests();
+  // `counts` gets what becomes of the requests of people, and outlives this object. Null: nobody
+  // counts.
+  explicit ScaleRequests(JobCounts* counts = nullptr);
 
-  // INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, in words for the person who asks.
+  enum class Asker { kPerson, kDaemon };
+  // INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, in words for the person who asks. ABORTED:
+  // the job's ranks have ended or died, and the process that started them still runs, so they may
+  // start again; ask again.
   absl::StatusOr<v1::ScaleRequest> Ask(const std::string& tenant, const v1::ScaleJobRequest& wanted,
-                                       const Sessions& attached, core::Time now);
+                                       const Sessions& attached, core::Time now,
+                                       Asker asker = Asker::kPerson);
   absl::StatusOr<v1::ScaleRequest> Get(uint64_t number, const Sessions& attached, core::Time now);
   v1::OfferScaleResponse Offer(const std::string& tenant, const v1::OfferScaleRequest& offer,
                                const Sessions& attached, core::Time now);
@@ -91,6 +98,7 @@ class ScaleRequests {
     uint32_t ranks = 0;
     std::string why_not;
     bool can_move = false;
+    bool has_shrunk = false;  // after a death
     std::optional<v1::OfferedShare> share;
   };
   using Launcher = std::shared_ptr<const base::UniqueFd>;
@@ -100,13 +108,24 @@ class ScaleRequests {
     uint64_t session = 0;  // the session that reported last
     Launcher launcher;     // of that session; null: it is not known
     core::Time heard;
-    bool job_ended = false;  // on request, before the change was done
+    Asker asker = Asker::kPerson;
+    bool job_ended = false;   // on request, before the change was done
+    bool end_wanted = false;  // by a person; the launcher that moves the job has not heard it yet
+    bool end_heard = false;   // by the launcher; the person has not heard it yet
   };
 
   bool Waits(const Request& request, core::Time now) const;
+  // Returns the offer of the job that is to change.
+  absl::StatusOr<const std::pair<const uint64_t, Offered>*> Choose(
+      const std::string& tenant, const v1::ScaleJobRequest& wanted, const Sessions& attached);
   // Notes a request to the job that has made this offer.
   v1::ScaleRequest Begin(const v1::ScaleJobRequest& wanted,
-                         const std::pair<const uint64_t, Offered>& offer, core::Time now);
+                         const std::pair<const uint64_t, Offered>& offer, core::Time now,
+                         Asker asker);
+  // Counts the outcome if `state` is one.
+  void Set(const std::string& state, const std::string& message, Request* request);
+  void Refuse(const std::string& why, Request* request);
+  RequestCounts* CountsOf(const std::string& host) const;
   Launcher LauncherOf(uint64_t session) const;
   // Refuses requests for which there is nothing left to wait, and deletes requests that are too
   // old.
@@ -114,6 +133,7 @@ class ScaleRequests {
   // The request of that tenant and job that has not ended.
   Request* Pending(const std::string& tenant, const std::string& job);
 
+  JobCounts* const counts_;
   std::mutex mutex_;
   // A random number at first, because ranks may still report on a request to an earlier daemon.
   uint64_t last_;

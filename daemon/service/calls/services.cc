@@ -20,7 +20,7 @@ Services::Services(const SettingsInForce* settings, const DaemonFacts& facts, Hu
       memory_(hub),
       admin_(hub, facts),
       config_(settings),
-      job_(hub, log, SharingOf(settings->Get()), &facts.vitals->sharing, on_detached) {}
+      job_(hub, log, SharingOf(settings->Get()), &facts.vitals->jobs, on_detached) {}
 
 void Services::AddTo(std::vector<RpcMethod>* methods) {
   session_.AddTo(methods);

@@ -136,6 +136,18 @@ metrics::JobsReading ReadJobs(const core::JobQueue& queue, core::Time now) {
   return jobs;
 }
 
+metrics::RequestsReading ReadRequests(const RequestCounts& counts) {
+  return {counts.done.load(), counts.refused.load(), counts.gone_back.load()};
+}
+
+void AddJobCounts(const JobCounts& counts, metrics::JobsReading* jobs) {
+  jobs->ranks_changed = counts.sharing.done.load();
+  jobs->ranks_not_changed = counts.sharing.refused.load();
+  jobs->scales = ReadRequests(counts.scales);
+  jobs->moves = ReadRequests(counts.moves);
+  jobs->shrunk = counts.shrunk.load();
+}
+
 }  // namespace
 
 metrics::Reading Monitor::Read() const {
@@ -152,8 +164,7 @@ metrics::Reading Monitor::Read() const {
     ReadSessions(engine, sessions, &reading);
     ReadLinks(engine, now, &reading);
     reading.jobs = ReadJobs(engine.jobs(), now);
-    reading.jobs.ranks_changed = vitals_->sharing.done.load();
-    reading.jobs.ranks_not_changed = vitals_->sharing.refused.load();
+    AddJobCounts(vitals_->jobs, &reading.jobs);
     if (engine.jobs().drained()) reading.phase = metrics::DaemonPhase::kDrained;
     reading.session_limit = {engine.session_limit().used(), engine.session_limit().total()};
     reading.chunk_limit = {engine.chunk_limit().used(), engine.chunk_limit().total()};

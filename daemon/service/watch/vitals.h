@@ -19,6 +19,20 @@ struct SharingCounts {
   std::atomic<uint64_t> refused{0};
 };
 
+// Requests by people.
+struct RequestCounts {
+  std::atomic<uint64_t> done{0};
+  std::atomic<uint64_t> refused{0};    // before the ranks began the change
+  std::atomic<uint64_t> gone_back{0};  // the ranks began the change, and it was not done
+};
+
+struct JobCounts {
+  SharingCounts sharing;
+  RequestCounts scales;             // for another number of ranks
+  RequestCounts moves;              // to another host
+  std::atomic<uint64_t> shrunk{0};  // jobs that went on with fewer ranks after a death
+};
+
 // Whether the next daemon would find this daemon's sessions.
 enum class Survival {
   kNotWanted,  // restart_time is 0: sessions end with their daemon
@@ -39,7 +53,7 @@ struct Vitals {
   std::atomic<Survival> survival{Survival::kNotWanted};
   SocketPaths sockets;
   metrics::CallTimes calls;
-  SharingCounts sharing;
+  JobCounts jobs;
 
   // The duration of the longer of the two loops' present turns.
   core::Duration LongestTurn(core::Time now) const {

@@ -233,13 +233,23 @@ TEST(Families, Jobs_SayHowManyAreInWhichStateAndSinceWhenOneWaits) {
   reading.jobs.counters = {.admitted = 7, .preempted = 3, .undone = 1};
   reading.jobs.ranks_changed = 5;
   reading.jobs.ranks_not_changed = 2;
+  reading.jobs.scales = {.done = 6, .refused = 4, .gone_back = 8};
+  reading.jobs.moves = {.done = 11, .refused = 9, .gone_back = 10};
+  reading.jobs.shrunk = 12;
   const std::string page = PageOf(reading);
   for (const char* line :
        {"geminid_jobs{state=\"queued\"} 2\n", "geminid_jobs{state=\"running\"} 0\n",
         "geminid_jobs_oldest_wait_timestamp_seconds 1234.5\n", "geminid_jobs_admitted_total 7\n",
         "geminid_jobs_preempted_total 3\n", "geminid_jobs_undone_total 1\n",
         "geminid_sharing_changes_total{outcome=\"done\"} 5\n",
-        "geminid_sharing_changes_total{outcome=\"refused\"} 2\n"}) {
+        "geminid_sharing_changes_total{outcome=\"refused\"} 2\n",
+        "geminid_scale_requests_total{outcome=\"done\"} 6\n",
+        "geminid_scale_requests_total{outcome=\"refused\"} 4\n",
+        "geminid_scale_requests_total{outcome=\"gone_back\"} 8\n",
+        "geminid_move_requests_total{outcome=\"done\"} 11\n",
+        "geminid_move_requests_total{outcome=\"refused\"} 9\n",
+        "geminid_move_requests_total{outcome=\"gone_back\"} 10\n",
+        "geminid_jobs_shrunk_total 12\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }

@@ -41,6 +41,8 @@ TEST_F(Migration, ToOthersAndBack_EndsWithTheWeightsOfARunThatStayed) {
   ASSERT_EQ(back.state(), "done") << back.message() << trainer->output();
   EXPECT_EQ(RanksAt("gamma"), 0u);
   EXPECT_EQ(RanksAt("home"), 2u);
+  EXPECT_THAT(hosts_.at("home")->env.MetricsPage(),
+              HasSubstr("geminid_move_requests_total{outcome=\"done\"} 1\n"));
   ExpectBitsOfARunThatStays(trainer.get());
 }
 

@@ -113,6 +113,7 @@ TEST_F(ScalingAfterDeaths, WithoutARestartLeft_GoOnWithFewerRanksFromMemory) {
   EXPECT_EQ(RanksOf(trainer), 1u);
   trainer.Signal(SIGINT);
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
+  EXPECT_THAT(env_.MetricsPage(), HasSubstr("geminid_jobs_shrunk_total 1\n"));
   ExpectSameLosses(log_, Reference(2, *change, {}));
 }
 

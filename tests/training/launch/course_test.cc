@@ -232,10 +232,12 @@ TEST(Course, WithoutARestartLeft_HandsOverToFewerRanks) {
   EXPECT_THAT(*words, HasSubstr("no restart is left; the run goes on with 2 ranks from what 4"));
   EXPECT_EQ(course.start().ranks, 4);
   EXPECT_EQ(course.start().restarts.shrink_to, 2);
+  EXPECT_FALSE(course.start().restarts.has_shrunk) << "it still has 4 ranks";
   EXPECT_EQ(course.start().job_id, "job1");  // it resumes what was left
   ASSERT_TRUE(course.After(HandedOver(1, 4, 2)).has_value());
   EXPECT_EQ(course.start().ranks, 2);
   EXPECT_EQ(course.start().restarts.shrink_to, 0);
+  EXPECT_TRUE(course.start().restarts.has_shrunk);
   EXPECT_FALSE(course.start().restarts.keeps());  // no smaller number of ranks is allowed
   EXPECT_TRUE(course.start().restarts.failed_at.has_value());
   EXPECT_EQ(course.After(Killed()), std::nullopt);

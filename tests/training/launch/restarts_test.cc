@@ -77,6 +77,7 @@ TEST(Restarts, OfAnotherNumberOfRanks_AreReadAndSaid) {
   const absl::StatusOr<Restarts> restarts = RestartsFrom(Of({{kRescalesVariable, "2"},
                                                              {kMayShrinkVariable, "1"},
                                                              {kShrinkToVariable, "3"},
+                                                             {kHasShrunkVariable, "1"},
                                                              {kJobsBeforeVariable, "0123,4567"},
                                                              {kSignalBeforeVariable, "15"}}));
   ASSERT_TRUE(restarts.ok()) << restarts.status();
@@ -84,6 +85,7 @@ TEST(Restarts, OfAnotherNumberOfRanks_AreReadAndSaid) {
   EXPECT_TRUE(restarts->keeps());
   EXPECT_TRUE(restarts->comes_back());
   EXPECT_EQ(restarts->shrink_to, 3);
+  EXPECT_TRUE(restarts->has_shrunk);
   EXPECT_THAT(restarts->jobs_before, testing::ElementsAre("0123", "4567"));
   EXPECT_EQ(restarts->signal_before, 15);
   EXPECT_EQ(DescribeStart(*restarts, {false, 12, "memory", 2}, absl::UnixEpoch()),

@@ -56,7 +56,8 @@ class ScaleRequestsTest : public ::testing::Test {
     return found.ok() ? found->state() : std::string(found.status().message());
   }
 
-  ScaleRequests requests_;
+  JobCounts counts_;
+  ScaleRequests requests_{&counts_};
   std::string run_ = "4f1c";  // the run of the ranks that offer
   bool can_move_ = true;
   ScaleRequests::Sessions attached_ = {{1, kMine}, {2, kMine}};
@@ -96,6 +97,61 @@ TEST_F(ScaleRequestsTest, ThatNobodyCanCarryOut_AreRefusedWithTheReason) {
   EXPECT_THAT(Refusal(4), HasSubstr("two runs are called train"));
   attached_ = {};
   EXPECT_TRUE(absl::IsNotFound(Ask(4).status()));
+}
+
+TEST_F(ScaleRequestsTest, OfPeople_AreCountedByOutcome) {
+  EXPECT_FALSE(Ask(4).ok()) << "the daemon refuses";
+  EXPECT_EQ(counts_.scales.refused, 1u);
+  for (const char* const state : {"done", "refused"}) {
+    Offer(1);
+    const auto asked = Ask(4);
+    ASSERT_TRUE(asked.ok()) << asked.status();
+    Offer(1, asked->number(), state);
+    Offer(1, asked->number(), state);  // only the first word counts
+  }
+  EXPECT_EQ(counts_.scales.done, 1u);
+  EXPECT_EQ(counts_.scales.refused, 2u);
+  EXPECT_EQ(counts_.scales.gone_back, 0u);
+  const auto begun = Ask(4);
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  Offer(1, begun->number(), "taken");
+  Offer(1, begun->number(), "refused");
+  EXPECT_EQ(counts_.scales.gone_back, 1u);
+  const auto ended = Ask(4);
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  Offer(1, ended->number(), "taken");
+  requests_.RefuseOf(kMine);
+  EXPECT_EQ(counts_.scales.refused, 3u) << "a job that is ended has not gone back";
+  EXPECT_EQ(counts_.scales.done, 1u);
+  EXPECT_EQ(counts_.moves.refused, 0u);
+}
+
+TEST_F(ScaleRequestsTest, OfTheDaemon_AreNotCountedAsThoseOfPeople) {
+  v1::ScaleJobRequest wanted;
+  wanted.set_job(kJob);
+  wanted.set_ranks(4);
+  const auto ask = [&] {
+    return requests_.Ask(kTenant, wanted, attached_, now_, ScaleRequests::Asker::kDaemon);
+  };
+  EXPECT_FALSE(ask().ok());
+  Offer(1);
+  const auto asked = ask();
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  Offer(1, asked->number(), "done");
+  EXPECT_EQ(counts_.scales.done + counts_.scales.refused + counts_.scales.gone_back, 0u);
+}
+
+TEST_F(ScaleRequestsTest, AJobThatGoesOnWithFewerRanksAfterADeath_IsCountedOnce) {
+  v1::OfferScaleRequest offer;
+  offer.set_session(1);
+  offer.set_job(kJob);
+  offer.set_ranks(1);
+  offer.set_has_shrunk(true);
+  requests_.Offer(kTenant, offer, attached_, now_);
+  requests_.Offer(kTenant, offer, attached_, now_);  // the answer was lost
+  offer.set_has_shrunk(false);
+  requests_.Offer(kTenant, offer, attached_, now_);
+  EXPECT_EQ(counts_.shrunk, 1u);
 }
 
 TEST_F(ScaleRequestsTest, TwoAtOnce_AreRefusedUntilTheFirstHasEnded) {
@@ -161,6 +217,34 @@ class ScaleRequestsOfALauncherTest : public ScaleRequestsTest {
 
   int ends_ = -1;
 };
+
+TEST_F(ScaleRequestsOfALauncherTest, OfAJobThatStartsAgain_AreToBeAskedAgain) {
+  attached_ = {};
+  const absl::Status none = Ask(4).status();
+  EXPECT_TRUE(absl::IsAborted(none)) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr("the geminid-train that started them"));
+  EXPECT_TRUE(absl::IsNotFound(Ask(4, "uid:8").status())) << "another tenant's job";
+  attached_ = {{7, kMine}};
+  const absl::Status loads = Ask(4).status();
+  EXPECT_TRUE(absl::IsAborted(loads)) << loads;
+  EXPECT_THAT(std::string(loads.message()), HasSubstr("do not train yet"));
+  Offer(7);
+  EXPECT_TRUE(Ask(4).ok());
+  EXPECT_EQ(counts_.scales.refused, 1u) << "that of the other tenant";
+}
+
+TEST_F(ScaleRequestsOfALauncherTest, OfAJobThatEnds_FindNoJob) {
+  Offer(1, 0, "", "the run ends");
+  attached_ = {};
+  EXPECT_TRUE(absl::IsNotFound(Ask(4).status())) << "nobody starts its ranks again";
+}
+
+TEST_F(ScaleRequestsOfALauncherTest, OfAJobWhoseLauncherEndsAfterADeath_FindNoJob) {
+  attached_ = {};
+  EXPECT_TRUE(absl::IsAborted(Ask(4).status()));
+  EndLauncher();
+  EXPECT_TRUE(absl::IsNotFound(Ask(4).status()));
+}
 
 TEST_F(ScaleRequestsOfALauncherTest, OfAJobWhoseLauncherIsGone_AreRefusedAtOnce) {
   for (const std::string state : {"", "taken"}) {
@@ -464,6 +548,50 @@ TEST_F(MoveRequestsTest, OfARunThatHasLeft_EndAsItsLauncherSays) {
   EXPECT_TRUE(Tell(asked->number(), "done").ok());
   EXPECT_EQ(StateOf(asked->number()), "done");
   EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "refused"))) << "the first word counts";
+  EXPECT_EQ(counts_.moves.done, 1u);
+  EXPECT_EQ(counts_.scales.done, 0u);
+}
+
+TEST_F(MoveRequestsTest, OfAJobThatIsEndedOnItsWay_TellItsLauncherAndThenThePerson) {
+  Offer(1);
+  const auto asked = AskToMove("beta");
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {};
+  const absl::Status wait = requests_.EndWithoutRanks(kMine, attached_, now_).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(wait)) << wait;
+  EXPECT_THAT(std::string(wait.message()), HasSubstr("has no ranks now: it goes to beta"));
+  EXPECT_EQ(StateOf(asked->number()), "taken") << "its launcher does not know yet";
+  EXPECT_TRUE(absl::IsAborted(Tell(asked->number(), "taken")));
+  EXPECT_TRUE(absl::IsAborted(Tell(asked->number(), "taken"))) << "the answer may be lost";
+  EXPECT_EQ(StateOf(asked->number()), "refused");
+  EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "beta");
+  EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "") << "there is no such job";
+}
+
+TEST_F(MoveRequestsTest, OfAJobThatArrivesBeforeItsLauncherHearsOfTheEnd_AreDone) {
+  Offer(1);
+  const auto asked = AskToMove("beta");
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {};
+  EXPECT_FALSE(requests_.EndWithoutRanks(kMine, attached_, now_).ok());
+  EXPECT_TRUE(Tell(asked->number(), "done").ok());
+  EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "");
+  EXPECT_THAT(std::string(requests_.CheckHasNotLeft(kMine, attached_).message()),
+              HasSubstr("it goes on at beta"));
+}
+
+TEST_F(MoveRequestsTest, OfAJobThatWasEndedOnItsWay_SayItForAMinute) {
+  Offer(1);
+  const auto asked = AskToMove("beta");
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {};
+  EXPECT_FALSE(requests_.EndWithoutRanks(kMine, attached_, now_).ok());
+  EXPECT_TRUE(absl::IsAborted(Tell(asked->number(), "taken")));
+  now_ = now_ + ScaleRequests::kSilence;
+  EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "");
 }
 
 // For a person who wants to end the job while its state travels.

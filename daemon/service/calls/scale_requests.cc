@@ -88,8 +88,31 @@ void ScaleRequests::SetLauncher(uint64_t session, base::UniqueFd launcher) {
       launcher.valid() ? std::make_shared<const base::UniqueFd>(std::move(launcher)) : nullptr;
 }
 
+// A job that takes no requests is about to end, or nobody starts its ranks again.
+void ScaleRequests::NoteGone(uint64_t session, const Offered& offer) {
+  const Launcher launcher = LauncherOf(session);
+  if (launcher != nullptr && offer.why_not.empty()) gone_[{offer.tenant, offer.job}] = launcher;
+}
+
+absl::Status ScaleRequests::CheckStartsAgain(const Job& job, const Sessions& attached) const {
+  if (!gone_.contains({job.tenant, job.name})) return absl::OkStatus();
+  if (!HasRank(attached, job)) {
+    return absl::AbortedError(
+        absl::StrCat("job ", job.name, " of ", job.tenant,
+                     " has no ranks now: they have ended or died, and the geminid-train that "
+                     "started them still runs; ask again in a moment"));
+  }
+  return absl::AbortedError(absl::StrCat("the ranks of job ", job.name, " of ", job.tenant,
+                                         " have started again, and do not train yet; ask again in "
+                                         "a moment"));
+}
+
 void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
   const auto is_gone = [&](const auto& of_session) { return !attached.contains(of_session.first); };
+  for (const auto& offer : offers_) {
+    if (is_gone(offer)) NoteGone(offer.first, offer.second);
+  }
+  std::erase_if(gone_, [](const auto& of_job) { return os::HasEnded(*of_job.second); });
   std::erase_if(offers_, is_gone);
   std::erase_if(launchers_, is_gone);
   std::map<std::string, std::vector<uint64_t>> ended;  // by tenant
@@ -154,10 +177,10 @@ absl::StatusOr<const std::pair<const uint64_t, ScaleRequests::Offered>*> ScaleRe
         "job ", wanted.job(), " was already asked ", Wish(other->message), " (request ",
         other->message.number(), "); wait until that request ends, then ask again"));
   }
+  const absl::Status again = CheckStartsAgain({tenant, wanted.job()}, attached);
   if (!HasRank(attached, {tenant, wanted.job()})) {
-    return absl::NotFoundError(absl::StrCat("there is no job ", wanted.job(), " of ", tenant,
-                                            "; a run whose ranks are being started again has no "
-                                            "job for some seconds: ask again if that may be"));
+    if (!again.ok()) return again;
+    return absl::NotFoundError(absl::StrCat("there is no job ", wanted.job(), " of ", tenant));
   }
   const std::pair<const uint64_t, Offered>* found = nullptr;
   for (const auto& offer : offers_) {
@@ -170,6 +193,7 @@ absl::StatusOr<const std::pair<const uint64_t, ScaleRequests::Offered>*> ScaleRe
     found = &offer;
   }
   if (found == nullptr) {
+    if (!again.ok()) return again;
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", wanted.job(), " of ", tenant,
         moves ? " does not go to another host: " : " does not take another number of ranks: ",
@@ -245,6 +269,7 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
       .can_move = offer.can_move(),
       .has_shrunk = had_shrunk || offer.has_shrunk(),
       .share = offer.has_share() ? std::optional(offer.share()) : std::nullopt};
+  gone_.erase({tenant, offer.job()});
   const auto told = requests_.find(offer.number());
   if (told != requests_.end() && IsState(offer.state()) && !HasEnded(told->second.message) &&
       told->second.message.tenant() == tenant && told->second.message.job() == offer.job()) {

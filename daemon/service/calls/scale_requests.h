@@ -114,6 +114,9 @@ class ScaleRequests {
     bool end_heard = false;   // by the launcher; the person has not heard it yet
   };
 
+  // Notes the launcher of a job whose first rank is gone.
+  void NoteGone(uint64_t session, const Offered& offer);
+  absl::Status CheckStartsAgain(const Job& job, const Sessions& attached) const;
   bool Waits(const Request& request, core::Time now) const;
   // Returns the offer of the job that is to change.
   absl::StatusOr<const std::pair<const uint64_t, Offered>*> Choose(
@@ -139,6 +142,8 @@ class ScaleRequests {
   uint64_t last_;
   std::map<uint64_t, Offered> offers_;      // by session
   std::map<uint64_t, Launcher> launchers_;  // by session
+  // By tenant and job: the launchers of jobs that took requests, and whose first rank is gone.
+  std::map<std::pair<std::string, std::string>, Launcher> gone_;
   std::map<uint64_t, Request> requests_;  // by number
 };
 

@@ -127,6 +127,25 @@ absl::StatusOr<v1::EndJobResponse> EndWithRanks(const Context& context, DaemonCl
   }
 }
 
+// A job whose ranks have died takes requests again when they have started again.
+absl::StatusOr<v1::ScaleRequest> AskToScale(const Context& context, DaemonClient* client,
+                                            const v1::ScaleJobRequest& request,
+                                            absl::Time deadline) {
+  for (bool said = false;; said = true) {
+    absl::StatusOr<v1::ScaleRequest> asked = client->ScaleJob(request);
+    if (!absl::IsAborted(asked.status())) return asked;
+    if (base::MonotonicNow() >= deadline) {
+      return absl::DeadlineExceededError(std::string(asked.status().message()));
+    }
+    if (!said) {
+      *context.err << "geminictl: waits for the ranks of job " << Printable(request.job())
+                   << " to start again\n"
+                   << std::flush;
+    }
+    absl::SleepFor(std::min(kPause, deadline - base::MonotonicNow()));
+  }
+}
+
 }  // namespace
 
 std::string DescribeJobs(const v1::ListJobsResponse& jobs, const Style& style) {
@@ -234,7 +253,9 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) 
   request.set_ranks(options.ranks);
   request.set_host(options.host);
   const bool moves = !options.host.empty();
-  GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest scale, client->ScaleJob(request));
+  const absl::Time deadline = base::MonotonicNow() + options.wait_at_most;
+  GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest scale,
+                           AskToScale(context, client.get(), request, deadline));
   if (moves && scale.host().empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the daemon is of an older version and knows no other hosts: it asked job ",

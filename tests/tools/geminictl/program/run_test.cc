@@ -213,6 +213,19 @@ TEST_F(Geminictl, Scale_WaitsForWhatTheRanksSay) {
   EXPECT_THAT(late.err, HasSubstr("the request for 3 ranks remains"));
 }
 
+// The process that started the job's rank, which is this one, still runs.
+TEST_F(Geminictl, Scale_BetweenADeathAndTheRestart_WaitsForTheRanks) {
+  auto session = AttachWithChunks();
+  JobScaling rank(env_.socket(), absl::Seconds(60));
+  ASSERT_TRUE(rank.Make({.session = session->id(), .job = "demo"}).ok());
+  session.reset();
+  const Outcome late = RunHere({"scale", "demo", "3", "--at-most", "0.1"});
+  EXPECT_EQ(late.code, base::kExitDeadline);
+  EXPECT_THAT(late.err, HasSubstr("geminictl: waits for the ranks of job demo to start again\n"));
+  EXPECT_THAT(late.err, HasSubstr("job demo of "));
+  EXPECT_THAT(late.err, HasSubstr("has no ranks now"));
+}
+
 TEST_F(Geminictl, Migrate_WaitsForWhatIsSaidOfTheMove) {
   const auto session = AttachWithChunks();
   JobScaling rank(env_.socket(), absl::Seconds(60));

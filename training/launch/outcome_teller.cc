@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <utility>
 
 namespace geminid::trainer {
@@ -36,11 +37,21 @@ void OutcomeTeller::Run() {
     const MoveOutcome outcome = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    for (int i = 0; i < kTries; ++i) {
-      const absl::Status told = call_(outcome);
-      if (!absl::IsUnavailable(told) && !absl::IsDeadlineExceeded(told)) break;
-    }
+    TellOne(outcome);
     lock.lock();
+  }
+}
+
+void OutcomeTeller::TellOne(const MoveOutcome& outcome) {
+  constexpr auto kBetweenTries = std::chrono::milliseconds(100);
+  const bool is_final = outcome.state != "taken";
+  for (int tries = 1;; ++tries) {
+    const absl::Status told = call_(outcome);
+    if (absl::IsAborted(told)) job_ended_ = true;
+    if (!absl::IsUnavailable(told) && !absl::IsDeadlineExceeded(told)) return;
+    std::unique_lock lock(mutex_);
+    if (tries >= kTries && (over_ || !is_final)) return;
+    changed_.wait_for(lock, kBetweenTries, [this] { return over_; });
   }
 }
 

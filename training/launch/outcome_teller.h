@@ -22,7 +22,8 @@ class OutcomeTeller {
   using Call = std::function<absl::Status(const MoveOutcome&)>;
   // The thread begins with the first outcome.
   explicit OutcomeTeller(Call call) : call_(std::move(call)) {}
-  // Tells the waiting outcomes first. An outcome is dropped after kTries calls that failed.
+  // Tells the waiting outcomes first. From then on an outcome is dropped after kTries calls that
+  // failed. Before, this holds only for the state "taken": a person waits for the other outcomes.
   ~OutcomeTeller();
   OutcomeTeller(const OutcomeTeller&) = delete;
   OutcomeTeller& operator=(const OutcomeTeller&) = delete;
@@ -35,6 +36,7 @@ class OutcomeTeller {
 
  private:
   void Run();
+  void TellOne(const MoveOutcome& outcome);
 
   const Call call_;
   std::atomic<bool> job_ended_ = false;

@@ -29,8 +29,9 @@ inline constexpr int kThreadsMax = 1024;  // of a rank
 // When the report gets a hash of all weights, for which all ranks gather them.
 enum class WeightsHash { kNever, kUnlessStopped, kAlways };
 
-// --accumulate auto: the micro-batches of a step, which follow the gradient noise.
+// --accumulate auto or --batch auto: the micro-batches of a step, which follow the gradient noise.
 struct AccumulateRange {
+  std::string flag{};  // as the user gave it: "--batch auto:8:128"
   uint64_t least = 1;
   uint64_t most = 1;
   double update_cost = 0;  // of an update, as sequences that take the same time; 0: measured

@@ -14,13 +14,12 @@
 #include "training/data/images.h"
 #include "training/data/text.h"
 #include "training/data/token_shards.h"
+#include "training/settings/accumulate_range.h"
 #include "training/settings/flag_words.h"
 
 namespace geminid::trainer {
 namespace {
 
-constexpr uint64_t kBatchMax = 1 << 20;
-constexpr uint64_t kAccumulateMax = 1 << 16;
 constexpr uint64_t kLeastSum = 2;  // the fewest micro-batches that an engine sums
 constexpr double kUpdateCostMin = 1e-3;
 constexpr double kUpdateCostMax = 1e9;
@@ -41,7 +40,10 @@ constexpr FlagSpec kPathFlags[] = {
      "them; several may be given"},
 };
 constexpr FlagSpec kDataFlags[] = {
-    {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
+    {"--batch", &Flags::batch, "N",
+     "Sequences per micro-batch, over all ranks; auto:MIN:MAX for a step of as many sequences as "
+     "suit the gradient noise, in micro-batches of MIN / --accumulate. --lr is for MIN: larger "
+     "steps take it times the square root of their growth, with sgd times AdaScale's gain"},
     {"--accumulate", &Flags::accumulate, "N",
      "Micro-batches per step; auto:MIN:MAX for the number that suits the gradient noise. A step of "
      "--steps and of the schedule then has MIN, and a larger one counts for several"},
@@ -63,40 +65,34 @@ constexpr FlagSpec kDataFlags[] = {
      "Micro-batches of a measurement, spread over the held-out data [8]"},
 };
 
-absl::StatusOr<AccumulateRange> ParseRange(const Flags& flags) {
-  const std::vector<std::string> words = absl::StrSplit(flags.accumulate, ':');
-  if (words.size() != 3 || words[0] != "auto") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        base::WithValue("--accumulate", flags.accumulate),
-        "give a number, or auto with the fewest and the most micro-batches of a step, as in "
-        "auto:2:16"));
-  }
-  AccumulateRange range;
-  GEMINID_ASSIGN_OR_RETURN(range.least,
-                           base::ParseCount("--accumulate auto", words[1], 1, kAccumulateMax));
-  GEMINID_ASSIGN_OR_RETURN(range.most,
-                           base::ParseCount("--accumulate auto", words[2], 1, kAccumulateMax));
-  if (range.most <= range.least) {
+absl::Status ParseBatch(const Flags& flags, TrainOptions* options) {
+  if (!flags.batch.starts_with("auto")) {
+    GEMINID_ASSIGN_OR_RETURN(options->batch,
+                             base::ParseCount("--batch", flags.batch, 1, kBatchMax));
+  } else if (std::ranges::count(options->given, "--accumulate") > 0 &&
+             flags.accumulate.starts_with("auto")) {
     return absl::InvalidArgumentError(
-        absl::StrCat(base::WithValue("--accumulate", flags.accumulate),
-                     "the most micro-batches must be more than the fewest; give --accumulate ",
-                     range.least, " for as many in each step"));
+        "--batch auto and --accumulate auto both bound a step; give one of them");
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(const BatchRange range,
+                             ParseBatchRange(flags.batch, flags.accumulate));
+    options->batch = range.micro_batch;
+    options->follows_noise = range.micro_batches;
   }
-  if (flags.update_cost.empty()) return range;
-  GEMINID_ASSIGN_OR_RETURN(range.update_cost, base::ParseReal("--update-cost", flags.update_cost,
-                                                              kUpdateCostMin, kUpdateCostMax));
-  return range;
-}
-
-absl::Status ParseAccumulate(const Flags& flags, TrainOptions* options) {
-  if (flags.accumulate.starts_with("auto")) {
-    GEMINID_ASSIGN_OR_RETURN(options->follows_noise, ParseRange(flags));
-    options->zero.accumulate = static_cast<int>(std::max(options->follows_noise->least, kLeastSum));
+  if (!options->follows_noise && flags.accumulate.starts_with("auto")) {
+    GEMINID_ASSIGN_OR_RETURN(options->follows_noise, ParseAccumulateRange(flags.accumulate));
+  }
+  if (!options->follows_noise) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
+                             base::ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
+    options->zero.accumulate = static_cast<int>(accumulate);
     return absl::OkStatus();
   }
-  GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
-                           base::ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
-  options->zero.accumulate = static_cast<int>(accumulate);
+  options->zero.accumulate = static_cast<int>(std::max(options->follows_noise->least, kLeastSum));
+  if (flags.update_cost.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(
+      options->follows_noise->update_cost,
+      base::ParseReal("--update-cost", flags.update_cost, kUpdateCostMin, kUpdateCostMax));
   return absl::OkStatus();
 }
 
@@ -179,8 +175,7 @@ absl::Status ParseData(const Flags& flags, TrainOptions* options) {
                                                    ", but --text is bytes, of ", kByteVocabulary,
                                                    " kinds; leave --vocabulary out"));
   }
-  GEMINID_ASSIGN_OR_RETURN(options->batch, base::ParseCount("--batch", flags.batch, 1, kBatchMax));
-  GEMINID_RETURN_IF_ERROR(ParseAccumulate(flags, options));
+  GEMINID_RETURN_IF_ERROR(ParseBatch(flags, options));
   GEMINID_ASSIGN_OR_RETURN(options->seed, base::ParseCount("--seed", flags.seed, 0,
                                                            std::numeric_limits<uint64_t>::max()));
   GEMINID_RETURN_IF_ERROR(ParseSampling(flags, options));

@@ -78,6 +78,32 @@ TEST(ParseCommandLine, MicroBatchesThatFollowNoise_HaveBoundsAndAreSummed) {
   EXPECT_EQ(SequencesPerStep(Parse({"--batch", "8", "--accumulate", "4"})), 32u);
 }
 
+TEST(ParseCommandLine, BatchWithBounds_IsOfSequencesOfAStep) {
+  const TrainOptions options = Parse({"--batch", "auto:8:128"});
+  EXPECT_EQ(options.batch, 8u) << "of a micro-batch";
+  ASSERT_TRUE(options.follows_noise.has_value());
+  EXPECT_EQ(options.follows_noise->least, 1u);
+  EXPECT_EQ(options.follows_noise->most, 16u);
+  EXPECT_EQ(SequencesPerStep(options), 8u);
+  const TrainOptions smaller =
+      Parse({"--batch", "auto:8:128", "--accumulate", "4", "--update-cost", "2.5"});
+  EXPECT_EQ(smaller.batch, 2u);
+  EXPECT_EQ(smaller.follows_noise->least, 4u);
+  EXPECT_EQ(smaller.follows_noise->most, 64u);
+  EXPECT_EQ(smaller.follows_noise->update_cost, 2.5);
+}
+
+TEST(ParseCommandLine, BatchWithBoundsThatAreNone_IsOneError) {
+  const auto refused = [](const std::vector<std::string>& flags) {
+    return std::string(ParseCommandLine(With(flags)).status().message());
+  };
+  EXPECT_THAT(refused({"--batch", "auto"}), HasSubstr("as in auto:8:128"));
+  EXPECT_THAT(refused({"--batch", "auto:16:8"}), HasSubstr("more than the fewest"));
+  EXPECT_THAT(refused({"--batch", "auto:8:20"}), HasSubstr("as in auto:8:16"));
+  EXPECT_THAT(refused({"--batch", "auto:8:64", "--accumulate", "auto:1:8"}),
+              HasSubstr("give one of them"));
+}
+
 TEST(ParseCommandLine, MicroBatchesWithoutBoundsThatDiffer_AreRefusedWithWhatToGive) {
   const auto refused = [](const std::vector<std::string>& flags) {
     return std::string(ParseCommandLine(With(flags)).status().message());

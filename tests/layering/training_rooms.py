@@ -56,7 +56,7 @@ ROOMS = {
 PROGRAMS = {
     "tools/bench": {"training/nn/parallel/stages", "training/nn/parallel/tensor"},
     "tools/geminictl": {"training/forecast", "training/meshes"},
-    "tools/sim": {"training/forecast"},
+    "tools/sim": {"training/forecast", "training/launch"},
 }
 FILES_MAX = 45
 TRAINER_LINES_MAX = 4700

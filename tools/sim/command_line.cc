@@ -15,6 +15,10 @@ namespace {
 constexpr uint64_t kMaxSteps = 10000;
 constexpr uint64_t kMaxSeeds = 1000;
 constexpr uint64_t kMaxTraces = 100000;
+constexpr uint64_t kMaxElasticRanks = 1000;
+constexpr uint64_t kMaxRuns = 100'000'000;
+// With more deaths most runs never end.
+constexpr double kMaxDeaths = 0.2;
 
 // Texts as written; numbers are parsed below, because CLI11 takes "-1" for an unsigned number.
 struct Flags {
@@ -26,6 +30,11 @@ struct Flags {
   std::vector<std::string> set, kill_rank, kill_daemon;
   bool json = false;
   std::string timeline, memory_picture, title;
+};
+
+struct ElasticFlags {
+  std::string ranks = "1000", runs = "1000", changes = "0.1", deaths, seed = "1";
+  bool json = false;
 };
 
 absl::StatusOr<double> ParseSeconds(const std::string& what, const std::string& text) {
@@ -68,6 +77,38 @@ void AddRunFlags(CLI::App* app, Flags* flags) {
   app->add_option("--timeline", flags->timeline, "Write a trace for Perfetto to this file");
   app->add_option("--memory-picture", flags->memory_picture, "Write an SVG to this file");
   app->add_option("--title", flags->title, "Title of the picture");
+}
+
+void AddElasticFlags(CLI::App* app, ElasticFlags* flags) {
+  app->add_option("--ranks", flags->ranks, "Most ranks of a run");
+  app->add_option("--runs", flags->runs, "Runs, each with a seed of its own");
+  app->add_option("--changes", flags->changes,
+                  "Chance in each step that a person asks for another number of ranks");
+  app->add_option("--deaths", flags->deaths,
+                  "Chance of a death at each point where a rank may die; otherwise each run draws "
+                  "one, up to 0.06");
+  app->add_option("--seed", flags->seed, "First seed");
+  app->add_flag("--json", flags->json, "Prints JSON");
+}
+
+absl::StatusOr<CommandLine> ParseElastic(const ElasticFlags& flags) {
+  CommandLine line;
+  line.subcommand = Subcommand::kElastic;
+  line.json = flags.json;
+  ElasticOptions& options = line.elastic;
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
+                           base::ParseCount("--ranks", flags.ranks, 1, kMaxElasticRanks));
+  options.settings.most_ranks = static_cast<int>(ranks);
+  GEMINID_ASSIGN_OR_RETURN(options.runs, base::ParseCount("--runs", flags.runs, 1, kMaxRuns));
+  GEMINID_ASSIGN_OR_RETURN(options.settings.change_chance,
+                           base::ParseReal("--changes", flags.changes, 0, 1));
+  if (!flags.deaths.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options.settings.death_chance,
+                             base::ParseReal("--deaths", flags.deaths, 0, kMaxDeaths));
+  }
+  GEMINID_ASSIGN_OR_RETURN(options.seed,
+                           base::ParseCount("--seed", flags.seed, 0, ~uint64_t{0} >> 1));
+  return line;
 }
 
 // Refuses a flag that would be ignored without, or with, another one.
@@ -228,6 +269,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   AddJobFlags(compare, &flags);
   compare->add_option("--traces", flags.traces, "Random traces of each kind");
   compare->add_option("--seed", flags.seed, "First seed");
+  ElasticFlags elastic_flags;
+  CLI::App* elastic = app.add_subcommand("elastic", "Runs whose ranks join, leave and die");
+  AddElasticFlags(elastic, &elastic_flags);
   base::RefuseEmptyValues(&app);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first
@@ -246,6 +290,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   } catch (const CLI::Error& error) {
     return absl::InvalidArgumentError(base::DescribeParseError(app, error));
   }
+  if (*elastic) return ParseElastic(elastic_flags);
   CommandLine line;
   line.subcommand = *run ? Subcommand::kRun : Subcommand::kCompare;
   GEMINID_RETURN_IF_ERROR(CheckFlagsCombine(*app.get_subcommands().front()));

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/sim/elastic/elastic.h"
 #include "tools/sim/policies/policy.h"
 #include "tools/sim/simulation.h"
 
 namespace geminid::sim {
 
-enum class Subcommand { kRun, kCompare };
+enum class Subcommand { kRun, kCompare, kElastic };
 
 // The source of the job: exactly one of trace, random and model is set for kRun, at most one for
 // kCompare.
@@ -46,6 +47,7 @@ struct CommandLine {
   std::string memory_picture;
   std::string title;
   uint64_t traces = 0;  // kCompare without a job: random traces of each kind
+  ElasticOptions elastic;  // kElastic
 };
 
 // `arguments` without the program's name. INVALID_ARGUMENT for every mistake in them.

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "tools/sim/command_line.h"
 #include "tools/sim/compare.h"
+#include "tools/sim/elastic/elastic.h"
 #include "tools/sim/inputs.h"
 #include "tools/sim/memory_picture.h"
 #include "tools/sim/prediction.h"
@@ -187,7 +188,17 @@ int RunGeminidSim(const std::vector<std::string>& arguments, std::ostream& out, 
   if (status.ok() && !line->subcommand.has_value()) {
     out << line->text;
   } else if (status.ok()) {
-    status = *line->subcommand == Subcommand::kRun ? Run(*line, out) : RunCompare(*line, out);
+    switch (*line->subcommand) {
+      case Subcommand::kRun:
+        status = Run(*line, out);
+        break;
+      case Subcommand::kCompare:
+        status = RunCompare(*line, out);
+        break;
+      case Subcommand::kElastic:
+        status = RunElastic(line->elastic, line->json, out);
+        break;
+    }
   }
   if (status.ok()) status = base::FinishOutput(out);
   if (status.ok()) return base::kExitOk;

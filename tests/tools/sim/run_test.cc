@@ -50,10 +50,37 @@ TEST(ParseFailure, RanksAndDaemons_HaveFormsOfTheirOwn) {
   EXPECT_FALSE(ParseFailure(FailureKind::kDaemon, "0@2").ok());
 }
 
+TEST(RunGeminidSim, Elastic_PrintsOneTableThatItsArgumentsDecide) {
+  const std::vector<std::string> arguments = {"elastic", "--ranks", "100", "--runs", "200"};
+  const Outcome table = RunSim(arguments);
+  EXPECT_EQ(table.exit_code, base::kExitOk) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("         200  runs\n"));
+  EXPECT_THAT(table.out, HasSubstr("         100  most ranks of a start\n"));
+  EXPECT_THAT(table.out, HasSubstr("           0  committed steps that were lost\n"));
+  EXPECT_EQ(RunSim(arguments).out, table.out);
+  std::vector<std::string> other = arguments;
+  other.insert(other.end(), {"--seed", "1000"});
+  EXPECT_NE(RunSim(other).out, table.out);
+}
+
+TEST(RunGeminidSim, ElasticWithoutDeathsAndChanges_StartsOnceARunAndChangesNothing) {
+  const Outcome quiet =
+      RunSim({"elastic", "--runs", "50", "--changes", "0", "--deaths", "0", "--json"});
+  EXPECT_EQ(quiet.exit_code, base::kExitOk) << quiet.err;
+  for (const char* const pair : {"\"deaths\": 0", "\"ranks_joined\": 0", "\"requests_done\": 0",
+                                 "\"gone_back\": 0", "\"shrunk\": 0"}) {
+    EXPECT_THAT(quiet.out, HasSubstr(pair));
+  }
+}
+
 TEST(RunGeminidSim, WrongArguments_ExitWithTwoAndNameTheFlag) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{}, "needs one of run, compare"},
       {{"run"}, "--trace, --random and --model"},
+      {{"elastic", "--ranks", "1001"}, "--ranks"},
+      {{"elastic", "--runs", "0"}, "--runs"},
+      {{"elastic", "--changes", "1.5"}, "--changes"},
+      {{"elastic", "--deaths", "0.3"}, "--deaths"},
       {{"run", "--random", "chain:1", "--trace", "x.pb"}, "--trace and --random"},
       {{"run", "--trace", "x", "--model", "gpt2", "--hardware", "h200"}, "--trace and --model"},
       {{"run", "--random", "chain:1", "--model", "gpt2", "--hardware", "h200"},

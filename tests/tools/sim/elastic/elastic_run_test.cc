@@ -1,5 +1,5 @@
 // Runs of up to 1,000 ranks that join, leave and die at random.
-#include "tests/simulation/elastic_run.h"
+#include "tools/sim/elastic/elastic_run.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "tests/base/long_tests.h"
 
-namespace geminid::simulation {
+namespace geminid::sim {
 namespace {
 
 TEST(ElasticRun, OfRanksThatJoinLeaveAndDie_LosesNoStepAndAnswersEveryRequest) {
@@ -34,7 +34,7 @@ TEST(ElasticRun, OfRanksThatJoinLeaveAndDie_LosesNoStepAndAnswersEveryRequest) {
 bool IsFound(ElasticFault fault, const std::string& words) {
   ElasticTally tally;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
-    const std::string wrong = ElasticRun(seed, fault).Live(&tally);
+    const std::string wrong = ElasticRun(seed, {}, fault).Live(&tally);
     if (wrong.substr(0, words.size()) == words) return true;
   }
   return false;
@@ -47,4 +47,4 @@ TEST(ElasticRun, WithAFault_IsNotHeldForGood) {
 }
 
 }  // namespace
-}  // namespace geminid::simulation
+}  // namespace geminid::sim

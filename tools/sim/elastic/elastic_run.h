@@ -1,8 +1,8 @@
 // A run whose ranks join, leave and die, simulated: the launcher's decisions (Course), the memory
 // of a handover and the daemon's requests are the code that runs; ranks, time and deaths are a
 // model.
-#ifndef GEMINID_TESTS_SIMULATION_ELASTIC_RUN_H_
-#define GEMINID_TESTS_SIMULATION_ELASTIC_RUN_H_
+#ifndef GEMINID_TOOLS_SIM_ELASTIC_ELASTIC_RUN_H_
+#define GEMINID_TOOLS_SIM_ELASTIC_ELASTIC_RUN_H_
 
 #include <cstdint>
 #include <map>
@@ -17,7 +17,7 @@
 #include "training/launch/course.h"
 #include "training/launch/handover_memory.h"
 
-namespace geminid::simulation {
+namespace geminid::sim {
 
 // What happened in runs, added up.
 struct ElasticTally {
@@ -34,9 +34,17 @@ struct ElasticTally {
 // A fault of the model that the checks must find.
 enum class ElasticFault { kNone, kImageGoesAtOnce, kRefusalIsForgotten, kOldRanksGoOn };
 
+struct ElasticSettings {
+  int most_ranks = 1000;
+  double change_chance = 0.1;  // in each step: a person asks for another number of ranks
+  // At each point where a rank may die. Not set: each run draws one, up to 0.06.
+  std::optional<double> death_chance{};
+};
+
 class ElasticRun {
  public:
-  explicit ElasticRun(uint64_t seed, ElasticFault fault = ElasticFault::kNone);
+  explicit ElasticRun(uint64_t seed, const ElasticSettings& settings = {},
+                      ElasticFault fault = ElasticFault::kNone);
 
   // Until the run has ended. What went wrong; empty: nothing.
   std::string Live(ElasticTally* tally);
@@ -75,6 +83,7 @@ class ElasticRun {
   void Operate(const Group& group);
   void CheckEnd(const trainer::StartEnd& end, const trainer::Start& start);
 
+  const ElasticSettings settings_;
   const ElasticFault fault_;
   std::mt19937_64 random_;
   double risk_ = 0;  // that a rank dies at one of the points where it may
@@ -90,6 +99,6 @@ class ElasticRun {
   ElasticTally* tally_ = nullptr;
 };
 
-}  // namespace geminid::simulation
+}  // namespace geminid::sim
 
-#endif  // GEMINID_TESTS_SIMULATION_ELASTIC_RUN_H_
+#endif  // GEMINID_TOOLS_SIM_ELASTIC_ELASTIC_RUN_H_

@@ -1,4 +1,4 @@
-#include "tests/simulation/elastic_run.h"
+#include "tools/sim/elastic/elastic_run.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "geminid/v1/job.pb.h"
 
-namespace geminid::simulation {
+namespace geminid::sim {
 namespace {
 
 using trainer::HandoverMemory;
@@ -18,7 +18,6 @@ using trainer::StartEnd;
 constexpr char kTenant[] = "uid:7";
 constexpr char kJob[] = "train";
 constexpr int kBatch = 27000;  // 1,000 divides it, and 48 smaller numbers do
-constexpr int kMostRanks = 1000;
 constexpr uint64_t kGoal = 60;
 constexpr uint64_t kQuietFrom = 40;  // from here on nobody dies
 constexpr uint64_t kStateBytes = 64;
@@ -29,12 +28,14 @@ bool Fits(int ranks) { return kBatch % ranks == 0; }
 
 }  // namespace
 
-ElasticRun::ElasticRun(uint64_t seed, ElasticFault fault)
-    : fault_(fault),
+ElasticRun::ElasticRun(uint64_t seed, const ElasticSettings& settings, ElasticFault fault)
+    : settings_(settings),
+      fault_(fault),
       random_(seed),
       daemon_(std::make_unique<service::ScaleRequests>()),
       memory_(*HandoverMemory::Create()) {
-  risk_ = std::uniform_real_distribution<double>(0, 0.06)(random_);
+  const double drawn = std::uniform_real_distribution<double>(0, 0.06)(random_);
+  risk_ = settings_.death_chance.value_or(drawn);
   const int ranks = RandomRanks();
   course_ = std::make_unique<trainer::Course>(trainer::CourseOptions{
       .ranks = ranks,
@@ -46,7 +47,7 @@ ElasticRun::ElasticRun(uint64_t seed, ElasticFault fault)
 
 // Of those that divide the batch, most of the time.
 int ElasticRun::RandomRanks() {
-  std::uniform_int_distribution<int> any(1, kMostRanks);
+  std::uniform_int_distribution<int> any(1, settings_.most_ranks);
   int ranks = any(random_);
   while (!Fits(ranks) && !Chance(0.002)) ranks = any(random_);
   return Fits(ranks) || course_ != nullptr ? ranks : 1;
@@ -231,7 +232,7 @@ void ElasticRun::TellOutcome(Group* group) {
 // Somebody asks for other ranks, and looks at what becomes of that.
 void ElasticRun::Operate(const Group& group) {
   if (!open_.has_value()) {
-    if (!Chance(0.1)) return;
+    if (!Chance(settings_.change_chance)) return;
     v1::ScaleJobRequest wanted;
     wanted.set_job(kJob);
     wanted.set_ranks(static_cast<uint32_t>(RandomRanks()));
@@ -257,4 +258,4 @@ void ElasticRun::Operate(const Group& group) {
   }
 }
 
-}  // namespace geminid::simulation
+}  // namespace geminid::sim

@@ -63,6 +63,17 @@ Saved SavedBytes(const Model& m, Operator part, const Batch& batch) {
   return saved;
 }
 
+std::uint64_t TrainerSavedBytes(const Model& m, Operator part, const Batch& batch) {
+  if (!IsPartOfLayer(part)) return 0;
+  const std::uint64_t tokens = batch.tokens();
+  const std::uint64_t input = StreamBytes(m, batch);
+  if (!IsAttention(part)) {
+    return input + kElementBytes * tokens * m.mlps_per_token() * m.intermediate * m.mlp_inputs();
+  }
+  return input + kElementBytes * tokens * (2 * m.query_columns() + 2 * m.kv_columns()) +
+         kFloatBytes * tokens * m.heads;
+}
+
 std::uint64_t EncoderOutputBytes(const Model& m, const Batch& batch) {
   return m.has_both() ? StreamBytes(m, batch) : 0;
 }

@@ -42,6 +42,9 @@ struct Saved {
   std::uint64_t bytes() const { return input_bytes + rest_bytes; }
 };
 Saved SavedBytes(const Model& model, Operator part, const Batch& batch);
+// What geminid-train saves with --activations keep: the input and, of the rest, what products of
+// matrices made and the logarithms of sums. It computes norms and the activation's outputs again.
+std::uint64_t TrainerSavedBytes(const Model& model, Operator part, const Batch& batch);
 
 // The encoder's output, which all layers of the decoder read: 2 T h, saved until the encoder's
 // backward pass. Its gradient is as large, and accumulates during the decoder's. 0 without both.

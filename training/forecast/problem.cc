@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "client/zero/basics/layout.h"
 #include "client/zero/core/recorder.h"
 #include "geminid/types.h"
+#include "training/forecast/trainer_layout.h"
 
 namespace geminid::forecast {
 namespace {
@@ -51,6 +53,10 @@ class WholeModel : public RankWork {
   std::uint32_t sharing_ranks() const override { return job_.ranks; }
   double held_micro_batches() const override { return 0; }
   Saved SavedOf(Operator part) const override { return SavedBytes(model_, part, job_.batch); }
+  std::uint64_t KeptOf(Operator part) const override {
+    return job_.only_executable ? TrainerSavedBytes(model_, part, job_.batch)
+                                : SavedOf(part).bytes();
+  }
   std::uint64_t WorkspaceOf(Operator op, Turn turn) const override {
     return WorkspaceBytes(model_, op, turn, job_.batch);
   }
@@ -71,8 +77,9 @@ class WholeModel : public RankWork {
 // Builds the problem of one rank, moment by moment.
 class Builder {
  public:
-  Builder(const Model& model, const Job& job, const RankWork& work)
-      : model_(model), job_(job), work_(work), range_(work.part()) {}
+  // `as_trainer`: the chunks are those of geminid-train.
+  Builder(const Model& model, const Job& job, const RankWork& work, bool as_trainer)
+      : model_(model), job_(job), work_(work), as_trainer_(as_trainer), range_(work.part()) {}
 
   absl::StatusOr<planner::HierarchyProblem> Make() {
     tensors_ = work_.OwnTensors();
@@ -93,14 +100,18 @@ class Builder {
   }
 
  private:
-  absl::Status LayOut() {
+  absl::StatusOr<zero::Layout> MakeLayout() const {
+    if (as_trainer_) return TrainerLayout(model_, job_.optimizer, work_.sharing_ranks());
     std::vector<zero::TensorShape> shapes;
     for (const Tensor& tensor : tensors_) {
       shapes.push_back({.elements = tensor.elements(), .whole = job_.optimizer.StepsWhole(tensor)});
     }
-    GEMINID_ASSIGN_OR_RETURN(
-        layout_, zero::MakeLayout(shapes, {.world_size = static_cast<int>(work_.sharing_ranks()),
-                                           .extent_bytes = kExtentAlignmentBytes}));
+    return zero::MakeLayout(shapes, {.world_size = static_cast<int>(work_.sharing_ranks()),
+                                     .extent_bytes = kExtentAlignmentBytes});
+  }
+
+  absl::Status LayOut() {
+    GEMINID_ASSIGN_OR_RETURN(layout_, MakeLayout());
     for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
       of_operator_[{tensors_[i].used_by, tensors_[i].layer}].push_back(i);
       if (tensors_[i].also_output) of_operator_[{Operator::kOutput, 0}].push_back(i);
@@ -191,7 +202,7 @@ class Builder {
     kept_[{part, layer}] = items.size();
     const Saved saved = work_.SavedOf(part);
     items.push_back({.id = items.size(),
-                     .bytes = job_.keeps() ? saved.bytes() : saved.input_bytes,
+                     .bytes = job_.keeps() ? work_.KeptOf(part) : saved.input_bytes,
                      .produced = moments_,
                      .can_recompute = false,
                      .can_offload = planned});
@@ -223,21 +234,22 @@ class Builder {
           job_.optimizer.tensor_state_bytes(tensors_[i].rows, tensors_[i].columns);
     }
     for (std::size_t c = 0; c < layout_.chunks.size(); ++c) {
-      const std::uint64_t shard = layout_.chunks[c].elements / world;
-      const std::uint64_t moments = layout_.chunks[c].whole
-                                        ? job_.optimizer.matrix_moment_bytes_per_parameter()
-                                        : job_.optimizer.moment_bytes_per_parameter();
+      const zero::ChunkShape& chunk = layout_.chunks[c];
+      const std::uint64_t shard = chunk.elements / world;
+      const std::uint64_t shard_bytes = chunk.bytes() / world;
+      const bool has_remainder = chunk.type == zero::DataType::kBFloat16;
+      const std::uint64_t moments = chunk.whole ? job_.optimizer.matrix_moment_bytes_per_parameter()
+                                                : job_.optimizer.moment_bytes_per_parameter();
       problem_.trace.chunks.push_back(
           {.id = c,
-           .size_bytes =
-               base::RoundUp(layout_.chunks[c].elements * kElementBytes, kExtentAlignmentBytes),
-           .transfer_bytes = shard * kElementBytes,
-           .gradient_bytes = shard * kElementBytes});
+           .size_bytes = base::RoundUp(chunk.bytes(), kExtentAlignmentBytes),
+           .transfer_bytes = shard_bytes,
+           .gradient_bytes = shard_bytes});
       problem_.optimizer.push_back({.parameters = shard,
-                                    .weight_bytes = shard * kElementBytes,
-                                    .remainder_bytes = shard * kRemainderBytes,
+                                    .weight_bytes = shard_bytes,
+                                    .remainder_bytes = has_remainder ? shard * kRemainderBytes : 0,
                                     .moment_bytes = shard * moments + tensor_state[c],
-                                    .gradient_bytes = shard * kElementBytes});
+                                    .gradient_bytes = shard_bytes});
     }
   }
 
@@ -258,17 +270,29 @@ class Builder {
     problem_.trace.link = LinkOf(problem_.machine);
     problem_.options.planner = EnginePlannerOptions();
     if (!job_.only_executable) return;
-    // The engine's spare extent, each of its parts in whole units.
-    const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
-    const std::uint64_t elements = layout_.chunks.front().granule_elements;
-    for (const std::uint64_t bytes : {kElementBytes, kRemainderBytes, moments}) {
-      problem_.options.device_spare_bytes += base::RoundUp(elements * bytes, kExtentAlignmentBytes);
-    }
+    problem_.options.device_spare_bytes += SpareBytes();
     std::uint64_t scales = 0;
     for (const auto& tensor : tensors_) {
       scales += job_.optimizer.device_scale_bytes(tensor.rows, tensor.columns);
     }
     problem_.options.device_spare_bytes += base::RoundUp(scales, kExtentAlignmentBytes);
+  }
+
+  // The engine's spare extents, one for each form of chunks, each of their parts in whole units.
+  std::uint64_t SpareBytes() const {
+    std::set<std::pair<zero::DataType, bool>> forms;
+    std::uint64_t bytes = 0;
+    for (const zero::ChunkShape& chunk : layout_.chunks) {
+      if (!forms.emplace(chunk.type, chunk.whole).second) continue;
+      const bool has_remainder = chunk.type == zero::DataType::kBFloat16;
+      const std::uint64_t moments = chunk.whole ? job_.optimizer.matrix_moment_bytes_per_parameter()
+                                                : job_.optimizer.moment_bytes_per_parameter();
+      for (const std::uint64_t part :
+           {chunk.element_bytes(), has_remainder ? kRemainderBytes : 0, moments}) {
+        bytes += base::RoundUp(chunk.granule_elements * part, kExtentAlignmentBytes);
+      }
+    }
+    return bytes;
   }
 
   // Refuses sizes that no plan can represent.
@@ -293,6 +317,7 @@ class Builder {
   const Model& model_;
   const Job& job_;
   const RankWork& work_;
+  const bool as_trainer_;
   const ModelPart range_;
   std::vector<Tensor> tensors_;
   zero::Layout layout_;
@@ -402,14 +427,16 @@ planner::Machine MakeMachine(const Job& job) {
 }
 
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job) {
-  return MakeProblem(model, job, WholeModel(model, job));
+  GEMINID_RETURN_IF_ERROR(Validate(model));
+  GEMINID_RETURN_IF_ERROR(Validate(job));
+  return Builder(model, job, WholeModel(model, job), /*as_trainer=*/job.only_executable).Make();
 }
 
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
                                                       const RankWork& work) {
   GEMINID_RETURN_IF_ERROR(Validate(model));
   GEMINID_RETURN_IF_ERROR(Validate(job));
-  return Builder(model, job, work).Make();
+  return Builder(model, job, work, /*as_trainer=*/false).Make();
 }
 
 }  // namespace geminid::forecast

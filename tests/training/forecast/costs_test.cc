@@ -20,6 +20,16 @@ TEST(SavedBytes, GptLayer_Is32PerTokenAndColumnAndStatistics) {
   EXPECT_EQ(saved, 32 * tokens * model.hidden + 2 * 8 * tokens + 4 * tokens * model.heads);
 }
 
+// Per token and column: the input, queries, keys, values and attended values (10 bytes), and the
+// input and the activation's inputs of four times as many columns (10 bytes).
+TEST(TrainerSavedBytes, GptLayer_Is20PerTokenAndColumnAndTheSumsOfTheSoftmax) {
+  const Model model = *FindModel("gpt2-xl");
+  const std::uint64_t tokens = kBatch.tokens();
+  const std::uint64_t saved = TrainerSavedBytes(model, Operator::kAttention, kBatch) +
+                              TrainerSavedBytes(model, Operator::kMlp, kBatch);
+  EXPECT_EQ(saved, 20 * tokens * model.hidden + 4 * tokens * model.heads);
+}
+
 TEST(SavedBytes, GroupedQueries_KeepFewerKeysAndValues) {
   Model model = *FindModel("llama-7b");
   const std::uint64_t all = SavedBytes(model, Operator::kAttention, kBatch).bytes();

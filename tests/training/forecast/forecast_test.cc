@@ -250,13 +250,21 @@ TEST(OnlyExecutable, NoDecision_IsOneThatTheEngineDoesNotCarryOut) {
     EXPECT_FALSE(forecast.plan.disk.used);
     EXPECT_EQ(forecast.plan.traffic.activations_down, 0u);
     EXPECT_EQ(forecast.plan.traffic.state_up, 0u);
-    bool on_host = false;
     for (const planner::OptimizerPlace place : forecast.plan.decisions.optimizer) {
       EXPECT_NE(place, planner::OptimizerPlace::kStreamed);
-      // Chunks are in the order of first use. Those with state on the device come first.
-      if (place == planner::OptimizerPlace::kHost) on_host = true;
-      EXPECT_FALSE(on_host && place == planner::OptimizerPlace::kDevice) << mib;
     }
+    // In the order of first use, chunks with state on the device come first.
+    bool on_host = false;
+    std::set<planner::ChunkIndex> seen;
+    for (const planner::MomentTrace& moment : forecast.problem.trace.moments) {
+      for (const planner::Use& use : moment.uses) {
+        if (!seen.insert(use.chunk).second) continue;
+        const planner::OptimizerPlace place = forecast.plan.decisions.optimizer[use.chunk];
+        if (place == planner::OptimizerPlace::kHost) on_host = true;
+        EXPECT_FALSE(on_host && place == planner::OptimizerPlace::kDevice) << mib;
+      }
+    }
+    EXPECT_EQ(seen.size(), forecast.plan.decisions.optimizer.size());
     for (const planner::ActivationPlace place : forecast.plan.decisions.activations) {
       EXPECT_NE(place, planner::ActivationPlace::kOffload);
     }

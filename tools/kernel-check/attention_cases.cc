@@ -4,6 +4,8 @@
 
 #include "kernels/model/attention/attention.h"
 #include "kernels/model/attention/attention_cuda.h"
+#include "kernels/model/attention/merge_attention.h"
+#include "kernels/model/attention/merge_attention_cuda.h"
 #include "kernels/runtime/simd/arguments.h"
 #include "tools/kernel-check/trial.h"
 
@@ -159,6 +161,25 @@ void CheckBackward(Trial& trial, const AttentionShape& s) {
       });
 }
 
+// Of the queries of one batch entry.
+void CheckMerge(Trial& trial, const AttentionShape& s) {
+  const size_t rows = s.sequence * s.heads;
+  const auto other = trial.In(RandomArray<float>(rows * s.head_dim, 5));
+  const auto other_lse = trial.In(RandomArray<float>(rows, 6, 4.0F));
+  const auto out =
+      trial.Out("out", RandomArray<float>(rows * s.head_dim, 7), 0, kLogarithmTolerance, 2);
+  const auto lse = trial.Out("lse", RandomArray<float>(rows, 8, 4.0F), 0, kLogarithmTolerance, 2);
+  const kernels::MergeShape shape = {s.sequence, s.heads, s.head_dim};
+  trial.Run(
+      [&] {
+        return kernels::MergeAttention(shape, other.host, other_lse.host, out.host, lse.host);
+      },
+      [&] {
+        return kernels::MergeAttentionCuda(shape, other.device, other_lse.device, out.device,
+                                           lse.device, nullptr);
+      });
+}
+
 KernelCase OverShapes(const char* name, void (*check)(Trial&, const AttentionShape&),
                       const std::vector<AttentionShape>& shapes, const AttentionShape& timed) {
   KernelCase one;
@@ -188,7 +209,8 @@ std::vector<KernelCase> AttentionCases() {
           Remembering("attention to earlier tokens, fp32", CheckForward<float>),
           Remembering("attention to earlier tokens, bf16", CheckForward<BFloat16>),
           OverShapes("attention backward, fp32", CheckBackward<float>),
-          OverShapes("attention backward, bf16", CheckBackward<BFloat16>)};
+          OverShapes("attention backward, bf16", CheckBackward<BFloat16>),
+          OverShapes("merge of attention", CheckMerge)};
 }
 
 }  // namespace geminid::kernel_check

@@ -4,11 +4,15 @@
 #define GEMINID_TRAINING_ENGINES_SEQUENCE_RANKS_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "client/device/device.h"
 #include "geminid/communicator.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "training/nn/blocks.h"
+#include "training/nn/gpu_queue.h"
+#include "training/nn/parallel/memory.h"
 #include "training/nn/parallel/sequence/head_swap.h"
 #include "training/nn/parallel/sequence/piece_attention.h"
 #include "training/nn/sequence_ring.h"
@@ -20,22 +24,35 @@ class SequenceRanks {
  public:
   SequenceRanks() = default;  // sequences are whole
 
-  // Connects as `parallel` says. `threads` may be null and outlives this object.
+  // How a rank computes: on the GPU of `queue`, or if that is null on the host, on `threads`, which
+  // may be null. What GPUs exchange passes through `memory`, of the host, unless the exchange goes
+  // from GPU to GPU. All outlive this object.
+  struct Place {
+    kernels::ThreadPool* threads;
+    GpuQueue* queue;
+    device::Device* device;  // of the queue's GPU
+    collectives::Memory& memory;
+  };
+  // Connects as `parallel` says. A collective of `ranks`.
   static absl::StatusOr<SequenceRanks> Connect(std::unique_ptr<collectives::Communicator> ranks,
-                                               const Parallel& parallel,
-                                               kernels::ThreadPool* threads);
+                                               const Parallel& parallel, const Place& place);
 
   // For whole layers, and for the shards of layers in 1D.
   SequenceCut Cut(collectives::Memory* memory) const {
     return {.swap = swap_.get(), .ring = ring_.get(), .memory = memory};
   }
+  // What carries the keys and values of a ring between GPUs, and why if that is host memory. Empty:
+  // there is no ring, or the host computes.
+  const std::string& keys_travel_by() const { return keys_travel_by_; }
   // For the layers of a grid; null: sequences are whole.
   collectives::PieceAttention* attention() const {
     return ring_ != nullptr ? &ring_->attention() : heads_.get();
   }
 
  private:
-  std::unique_ptr<collectives::Communicator> ranks_;  // of all but the ring, which has its own
+  // Of all but a host's ring, which has its own.
+  std::unique_ptr<collectives::Communicator> ranks_;
+  std::string keys_travel_by_;
   // If sequences are shared, one of the three is set.
   std::unique_ptr<collectives::HeadSwap> swap_;
   std::unique_ptr<SequenceRing> ring_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "training/engines/connect_gpus.h"
 #include "training/models/fine_tuning.h"
 #include "training/nn/gpu_axis_ranks.h"
 #include "training/settings/tensor_share.h"
@@ -82,7 +83,7 @@ absl::StatusOr<std::unique_ptr<collectives::AxisRanks>> TensorRanks::ConnectAxis
     const GridPlace& place, collectives::Communicator& ranks) {
   std::unique_ptr<collectives::Communicator> devices;
   if (ranks.WorldSize() > 1) {
-    GEMINID_ASSIGN_OR_RETURN(devices, ConnectDevicesOf(place.device, ranks));
+    GEMINID_ASSIGN_OR_RETURN(devices, trainer::ConnectGpus(place.device, ranks, &adds_up_by_));
   }
   return std::make_unique<GpuAxisRanks>(ranks, std::move(devices), *place.queue, place.memory);
 }
@@ -98,22 +99,8 @@ absl::Status TensorRanks::CheckPlaces(bool on_gpu) {
 }
 
 absl::Status TensorRanks::ConnectGpus(device::Device* device) {
-  GEMINID_ASSIGN_OR_RETURN(devices_, ConnectDevicesOf(device, *ranks_));
+  GEMINID_ASSIGN_OR_RETURN(devices_, trainer::ConnectGpus(device, *ranks_, &adds_up_by_));
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<collectives::Communicator>> TensorRanks::ConnectDevicesOf(
-    device::Device* device, collectives::Communicator& ranks) {
-  GEMINID_ASSIGN_OR_RETURN(auto control, ranks.Duplicate("geminid-layers"));
-  auto connected = device->ConnectRanks(std::move(control), LayerShare::kDeviceSumBytes);
-  if (connected.ok()) {
-    if (adds_up_by_.empty()) adds_up_by_ = (*connected)->BackendName();
-    return connected;
-  }
-  // Some ranks of a grid may have a GPU each, and others share one.
-  adds_up_by_ = absl::StrCat(ranks.BackendName(),
-                             " and host memory: ", std::string(connected.status().message()));
-  return std::unique_ptr<collectives::Communicator>();
 }
 
 absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataType data_type,

@@ -17,8 +17,8 @@
 #include "training/nn/gpu_queue.h"
 #include "training/nn/layer_share.h"
 #include "training/nn/model_kernels.h"
+#include "training/nn/parallel/axis_ranks.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/tensor/axis_ranks.h"
 #include "training/nn/parallel/tensor/tensor_groups.h"
 #include "training/settings/options.h"
 #include "training/transformer/tensor_transformer.h"
@@ -90,9 +90,6 @@ class TensorRanks {
   TensorRanks(const ModelConfig& config, const collectives::TensorGrid& grid)
       : config_(config), grid_(grid) {}
 
-  // What moves memory between the GPUs of `ranks`; null: nothing does. Notes that in adds_up_by_.
-  absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectDevicesOf(
-      device::Device* device, collectives::Communicator& ranks);
   // What exchanges memory of the GPUs of `ranks`, which outlive the result.
   absl::StatusOr<std::unique_ptr<collectives::AxisRanks>> ConnectAxis(
       const GridPlace& place, collectives::Communicator& ranks);

@@ -4,7 +4,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "geminid/optimizer.h"
@@ -80,18 +79,15 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   const TrainOptions& options = around_.options;
   GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(around_.session, Tokens::kTogether));
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
-  if (place_->on_gpu() && options.parallel.needs_host()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--parallel: GPUs do not yet support ring attention, distributed experts, or sequence "
-        "beside "
-        "tensor over a grid, and the daemon's device is ",
-        around_.session.device_description().name,
-        "; take a pipeline, tensor, sequence=ulysses:N or data, or train on the host"));
-  }
   if (options.parallel.sequence > 1) {
     GEMINID_ASSIGN_OR_RETURN(auto sharing, ConnectAlong(TrafficAxis::kSequence, {kSequenceAxis}));
     GEMINID_ASSIGN_OR_RETURN(
-        sequences_, SequenceRanks::Connect(std::move(sharing), options.parallel, around_.threads));
+        sequences_,
+        SequenceRanks::Connect(std::move(sharing), options.parallel,
+                               {.threads = around_.threads,
+                                .queue = place_->queue(),
+                                .device = on_gpu() ? DeviceOf(around_.session) : nullptr,
+                                .memory = between_}));
   }
   if (options.parallel.expert > 1) {
     GEMINID_ASSIGN_OR_RETURN(experts_, ConnectAlong(TrafficAxis::kExpert, {kExpertAxis}));
@@ -126,6 +122,9 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
 absl::Status TrainedModel::PrepareAttention() {
   if (!on_gpu()) return absl::OkStatus();
   const TrainOptions& options = around_.options;
+  const Parallel& parallel = options.parallel;
+  // These attend in fp32, without a library.
+  if (parallel.rings() || (parallel.has_grid() && parallel.sequence > 1)) return absl::OkStatus();
   const MicroBatchShape mine = ShapeOfShare(options, around_.world.WorldSize());
   const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
   const uint64_t ranks = static_cast<uint64_t>(options.parallel.tensor.size) * pieces;

@@ -47,6 +47,8 @@ class TrainedModel {
 
   bool on_gpu() const { return place_->on_gpu(); }
   const ModelPlace& place() const { return *place_; }
+  // SequenceRanks::keys_travel_by.
+  const std::string& KeysTravelBy() const { return sequences_.keys_travel_by(); }
   // TensorRanks::adds_up_by, or nothing.
   std::string LayersAddUpBy() const { return tensor_ == nullptr ? "" : tensor_->adds_up_by(); }
   // `threads`: the number of threads if the host computes.

@@ -49,8 +49,6 @@ struct MeshAxes {
   // Whether layers are sharded over a grid: over more than the ranks of 1D, whose shards are layers
   // of their own.
   bool has_grid() const { return tensor.size > 1 && tensor.mode != collectives::TensorMode::k1D; }
-  // Whether only the host can compute the shards of a layer, whatever the device is.
-  bool needs_host() const { return expert > 1 || rings() || (has_grid() && sequence > 1); }
   collectives::PipelineShape PipelineOf(int micro_batches) const {
     return {schedule, pipeline, micro_batches, chunks};
   }

@@ -153,15 +153,19 @@ absl::Status GpuAxisRanks::Broadcast(ConstBuffer own, Buffer out, int root) {
 
 absl::Status GpuAxisRanks::Exchange(ConstBuffer mine, Buffer theirs, int peer) {
   if (peer == Rank()) return Copy(mine, theirs);
+  return SendReceive(mine, peer, theirs, peer);
+}
+
+absl::Status GpuAxisRanks::SendReceive(ConstBuffer mine, int to, Buffer theirs, int from) {
   if (devices_ != nullptr) {
     GEMINID_RETURN_IF_ERROR(Drain(mine));
-    return devices_->SendReceive(mine, peer, theirs, peer);
+    return devices_->SendReceive(mine, to, theirs, from);
   }
   return ThroughHost(mine.count, mine.dtype, /*copies=*/2, [&](Piece piece, std::byte* host) {
     std::byte* const came = host + piece.count * SizeOf(mine.dtype);
     GEMINID_RETURN_IF_ERROR(Down(mine, piece, host));
-    GEMINID_RETURN_IF_ERROR(ranks_.SendReceive(ConstBuffer(host, piece.count, mine.dtype), peer,
-                                               Buffer(came, piece.count, theirs.dtype), peer));
+    GEMINID_RETURN_IF_ERROR(ranks_.SendReceive(ConstBuffer(host, piece.count, mine.dtype), to,
+                                               Buffer(came, piece.count, theirs.dtype), from));
     return Up(came, theirs, piece);
   });
 }

@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "geminid/communicator.h"
 #include "training/nn/gpu_queue.h"
+#include "training/nn/parallel/axis_ranks.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/tensor/axis_ranks.h"
 
 namespace geminid::trainer {
 
@@ -46,6 +46,9 @@ class GpuAxisRanks final : public collectives::AxisRanks {
   absl::Status Broadcast(collectives::ConstBuffer own, collectives::Buffer out, int root) override;
   absl::Status Exchange(collectives::ConstBuffer mine, collectives::Buffer theirs,
                         int peer) override;
+  // As Communicator's.
+  absl::Status SendReceive(collectives::ConstBuffer mine, int to, collectives::Buffer theirs,
+                           int from);
   void Abort(const std::string& reason) override;
 
  private:

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "kernels/model/activation/gelu_cuda.h"
 #include "kernels/model/activation/swiglu_cuda.h"
+#include "kernels/model/attention/merge_attention_cuda.h"
 #include "kernels/model/cross_entropy/cross_entropy_part_cuda.h"
 #include "kernels/model/elementwise/bias_cuda.h"
 #include "kernels/model/elementwise/residual_cuda.h"
@@ -77,6 +78,29 @@ class GpuOperandMath final : public OperandMath<T> {
       GEMINID_RETURN_IF_ERROR(Widen({sum, count}, wide.data()));
       GEMINID_RETURN_IF_ERROR(Add(wide.data(), values.data(), count, wide.data()));
       return Round({wide.data(), count}, sum);
+    }
+  }
+  absl::Status WidenRows(size_t rows, size_t columns, const T* from, size_t stride,
+                         float* to) override {
+    const Matrix<const T> some(from, rows, columns, stride);
+    if constexpr (std::is_same_v<T, float>) {
+      return table().Copy(resources(), some, Matrix<T>(to, rows, columns));
+    } else {
+      GEMINID_ASSIGN_OR_RETURN(auto dense, Scratch<T>::Allocate(resources(), some.size()));
+      GEMINID_RETURN_IF_ERROR(
+          table().Copy(resources(), some, Matrix<T>(dense.data(), rows, columns)));
+      return table().Widen(resources(), dense.data(), some.size(), to);
+    }
+  }
+  absl::Status RoundRows(size_t rows, size_t columns, const float* from, T* to,
+                         size_t stride) override {
+    const Matrix<T> some(to, rows, columns, stride);
+    if constexpr (std::is_same_v<T, float>) {
+      return table().Copy(resources(), Matrix<const T>(from, rows, columns), some);
+    } else {
+      GEMINID_ASSIGN_OR_RETURN(auto dense, Scratch<T>::Allocate(resources(), some.size()));
+      GEMINID_RETURN_IF_ERROR(table().Round(resources(), from, some.size(), dense.data()));
+      return table().Copy(resources(), Matrix<const T>(dense.data(), rows, columns), some);
     }
   }
   absl::Status Transpose(size_t rows, size_t columns, const T* from, T* to) override {
@@ -157,9 +181,18 @@ class GpuMath final : public GpuLayerMath {
   absl::Status Download(const void* from, size_t bytes, void* to) override {
     return place_.queue.Download(from, bytes, to);
   }
+  absl::Status Upload(const void* from, size_t bytes, void* to) override {
+    return place_.queue.Upload(from, bytes, to);
+  }
   absl::Status AddBias(size_t rows, size_t columns, const float* bias, float* x) override {
     return Launched(kernels::BiasAddCuda<float>(rows, columns, bias, x, place_.stream()),
                     "BiasAdd");
+  }
+
+  absl::Status MergeAttention(const kernels::MergeShape& shape, const float* other,
+                              const float* other_lse, float* out, float* lse) override {
+    return Launched(kernels::MergeAttentionCuda(shape, other, other_lse, out, lse, place_.stream()),
+                    "MergeAttention");
   }
 
   absl::Status NormSum(const kernels::NormPart& part, const float* x, float* sum) override {

@@ -1,4 +1,4 @@
-// The arithmetic of a grid's layers (training/nn/parallel/tensor/layer_math.h) on a GPU.
+// The arithmetic of a grid's layers (training/nn/parallel/layer_math.h) on a GPU.
 #ifndef GEMINID_TRAINING_NN_GPU_LAYER_MATH_H_
 #define GEMINID_TRAINING_NN_GPU_LAYER_MATH_H_
 
@@ -7,7 +7,7 @@
 #include "geminid/zero.h"
 #include "training/nn/gpu_queue.h"
 #include "training/nn/model_kernels.h"
-#include "training/nn/parallel/tensor/layer_math.h"
+#include "training/nn/parallel/layer_math.h"
 
 namespace geminid::trainer {
 

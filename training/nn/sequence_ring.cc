@@ -6,7 +6,10 @@
 
 #include "base/status_macros.h"
 #include "kernels/runtime/common/bfloat16.h"
+#include "training/nn/gpu_axis_ranks.h"
+#include "training/nn/gpu_layer_math.h"
 #include "training/nn/model_kernels.h"
+#include "training/nn/parallel/host_layer_math.h"
 #include "training/nn/workspace_memory.h"
 
 namespace geminid::trainer {
@@ -14,7 +17,7 @@ namespace {
 
 using collectives::FloatBlock;
 
-// A matrix in fp32: itself, or a copy in the workspace, which is host memory.
+// A matrix in fp32: itself, or a copy in the workspace.
 template <typename Float>
 struct Wide {
   FloatBlock copy;
@@ -61,12 +64,69 @@ absl::Status Rounded(const Resources& resources, const Wide<float>& wide, Matrix
   }
 }
 
+class HostRing final : public SequenceRing {
+ public:
+  HostRing(std::unique_ptr<collectives::AsyncCommunicator> ranks, kernels::ThreadPool* threads)
+      : SequenceRing(std::make_unique<collectives::HostRingRanks>(*ranks)),
+        threads_(threads),
+        queue_(std::move(ranks)) {}
+
+ private:
+  std::unique_ptr<collectives::LayerMath> MathOf(const Resources& /*resources*/,
+                                                 collectives::Memory& memory) const override {
+    return collectives::MakeHostLayerMath(threads_, memory);
+  }
+
+  kernels::ThreadPool* const threads_;
+  const std::unique_ptr<collectives::AsyncCommunicator> queue_;
+};
+
+class GpuRingRanks final : public collectives::RingRanks {
+ public:
+  GpuRingRanks(collectives::Communicator& ranks, std::unique_ptr<GpuAxisRanks> gpus)
+      : ranks_(ranks), gpus_(std::move(gpus)) {}
+
+  int Rank() const override { return ranks_.Rank(); }
+  int WorldSize() const override { return ranks_.WorldSize(); }
+  Pending Pass(collectives::ConstBuffer here, collectives::Buffer coming) override {
+    return Pending(gpus_->SendReceive(here, next(), coming, previous()));
+  }
+  void Abort(const std::string& reason) override { gpus_->Abort(reason); }
+
+ private:
+  collectives::Communicator& ranks_;
+  const std::unique_ptr<GpuAxisRanks> gpus_;
+};
+
+class GpuRing final : public SequenceRing {
+ public:
+  GpuRing(std::unique_ptr<GpuRingRanks> ranks, GpuQueue& queue)
+      : SequenceRing(std::move(ranks)), queue_(queue) {}
+
+ private:
+  std::unique_ptr<collectives::LayerMath> MathOf(const Resources& resources,
+                                                 collectives::Memory& /*memory*/) const override {
+    std::unique_ptr<GpuLayerMath> math = GpuLayerMath::Make(resources.math, queue_);
+    math->Bind(resources.workspace);
+    return math;
+  }
+
+  GpuQueue& queue_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SequenceRing>> SequenceRing::Create(
     std::unique_ptr<collectives::Communicator> ranks, kernels::ThreadPool* threads) {
   GEMINID_ASSIGN_OR_RETURN(auto queue, collectives::AsyncCommunicator::Start(std::move(ranks)));
-  return std::unique_ptr<SequenceRing>(new SequenceRing(std::move(queue), threads));
+  return std::make_unique<HostRing>(std::move(queue), threads);
+}
+
+std::unique_ptr<SequenceRing> SequenceRing::OnGpu(
+    collectives::Communicator& ranks, std::unique_ptr<collectives::Communicator> devices,
+    GpuQueue& queue, collectives::Memory& memory) {
+  auto gpus = std::make_unique<GpuAxisRanks>(ranks, std::move(devices), queue, memory);
+  return std::make_unique<GpuRing>(std::make_unique<GpuRingRanks>(ranks, std::move(gpus)), queue);
 }
 
 template <typename T>
@@ -79,7 +139,8 @@ absl::Status SequenceRing::AttentionForward(const Resources& resources,
   GEMINID_ASSIGN_OR_RETURN(const auto wide_v, Widened(resources, v.data, v.size()));
   GEMINID_ASSIGN_OR_RETURN(const auto wide_out, RoomFor(resources, out));
   WorkspaceMemory memory(resources.workspace);
-  GEMINID_RETURN_IF_ERROR(attention_->Forward(memory, mine, wide_q.values, wide_k.values,
+  const auto math = MathOf(resources, memory);
+  GEMINID_RETURN_IF_ERROR(attention_->Forward({*math, memory}, mine, wide_q.values, wide_k.values,
                                               wide_v.values, wide_out.values,
                                               {lse, q.rows * mine.heads}));
   return Rounded(resources, wide_out, out);
@@ -99,7 +160,8 @@ absl::Status SequenceRing::AttentionBackward(const Resources& resources,
   GEMINID_ASSIGN_OR_RETURN(const auto wide_dk, RoomFor(resources, dk));
   GEMINID_ASSIGN_OR_RETURN(const auto wide_dv, RoomFor(resources, dv));
   WorkspaceMemory memory(resources.workspace);
-  GEMINID_RETURN_IF_ERROR(attention_->Backward(memory, mine,
+  const auto math = MathOf(resources, memory);
+  GEMINID_RETURN_IF_ERROR(attention_->Backward({*math, memory}, mine,
                                                {.q = q.values,
                                                 .k = k.values,
                                                 .v = v.values,

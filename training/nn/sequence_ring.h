@@ -4,28 +4,35 @@
 #ifndef GEMINID_TRAINING_NN_SEQUENCE_RING_H_
 #define GEMINID_TRAINING_NN_SEQUENCE_RING_H_
 
-#include <cstddef>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "geminid/async_communicator.h"
 #include "geminid/communicator.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "training/nn/gpu_queue.h"
+#include "training/nn/parallel/memory.h"
 #include "training/nn/parallel/sequence/piece_attention.h"
 #include "training/nn/scratch.h"
 
 namespace geminid::trainer {
 
-// Runs on the host in fp32, whatever the model's type. The methods are collectives: the ranks that
-// share the sequences make the same calls.
+// Runs in fp32, whatever the model's type. The methods are collectives: the ranks that share the
+// sequences make the same calls.
 class SequenceRing {
  public:
-  // `threads` may be null; it outlives this object. RESOURCE_EXHAUSTED: no thread can be started.
+  // On the host. `threads` may be null; it outlives this object. RESOURCE_EXHAUSTED: no thread can
+  // be started.
   static absl::StatusOr<std::unique_ptr<SequenceRing>> Create(
       std::unique_ptr<collectives::Communicator> ranks, kernels::ThreadPool* threads);
+  // On the GPU of `queue`; `devices` and `memory` are those of GpuAxisRanks. Keys and values do not
+  // travel while the GPU computes. `ranks`, `queue` and `memory` outlive the ring.
+  static std::unique_ptr<SequenceRing> OnGpu(collectives::Communicator& ranks,
+                                             std::unique_ptr<collectives::Communicator> devices,
+                                             GpuQueue& queue, collectives::Memory& memory);
+  virtual ~SequenceRing() = default;
 
   // The same attention, for layers that are sharded, too.
   collectives::PieceAttention& attention() { return *attention_; }
@@ -40,11 +47,16 @@ class SequenceRing {
                                  const kernels::AttentionSaved<T>& saved, Matrix<T> dq,
                                  Matrix<T> dk, Matrix<T> dv);
 
- private:
-  SequenceRing(std::unique_ptr<collectives::AsyncCommunicator> ranks, kernels::ThreadPool* threads)
-      : ranks_(std::move(ranks)), attention_(collectives::MakeRingOfPieces(*ranks_, threads)) {}
+ protected:
+  explicit SequenceRing(std::unique_ptr<collectives::RingRanks> ranks)
+      : ranks_(std::move(ranks)), attention_(collectives::MakeRingOfPieces(*ranks_)) {}
 
-  const std::unique_ptr<collectives::AsyncCommunicator> ranks_;
+ private:
+  // The arithmetic, whose workspaces come from `resources` or from `memory`, which is the same.
+  virtual std::unique_ptr<collectives::LayerMath> MathOf(const Resources& resources,
+                                                         collectives::Memory& memory) const = 0;
+
+  const std::unique_ptr<collectives::RingRanks> ranks_;
   const std::unique_ptr<collectives::PieceAttention> attention_;
 };
 

@@ -110,6 +110,7 @@ absl::Status GatherRun(collectives::Communicator& communicator, const TrainedMod
   report->products_by = model.place().Products();  // with what has happened since DescribeRun
   report->attention_by = model.place().Attention();
   report->layers_add_up_by = model.LayersAddUpBy();
+  report->keys_travel_by = model.KeysTravelBy();
   GEMINID_ASSIGN_OR_RETURN(report->traffic, model.traffic().Gather(communicator));
   report->host_bytes_registered = host.registered_bytes;
   report->host_bytes_refused = host.refused_bytes;

@@ -79,6 +79,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("attention_by").Value(report.attention_by);
   json.Key("ranks_exchange_by").Value(report.ranks_exchange_by);
   json.Key("layers_add_up_by").Value(report.layers_add_up_by);
+  json.Key("keys_travel_by").Value(report.keys_travel_by);
   json.Key("nccl_registered_bytes").Value(report.registered_bytes);
   json.Key("threads").Value(report.threads);
   json.Key("activations").Value(Name(report.activations));

@@ -76,6 +76,7 @@ struct Report {
   std::string attention_by;          // who computed attention there, likewise
   std::string ranks_exchange_by;     // as the engine's Statistics have it
   std::string layers_add_up_by;      // likewise, of layers that are cut over GPUs; empty: none are
+  std::string keys_travel_by;        // likewise, of a ring of GPUs; empty: there is none
   uint64_t registered_bytes = 0;     // of rank 0, as they have it
   uint64_t threads = 1;              // of rank 0
   // Of rank 0's host memory, by its GPU's driver: HostRegistration.

@@ -143,13 +143,6 @@ absl::Status CheckParallel(const TrainOptions& options) {
         "--activations offload does not support distributed experts or a pipeline yet; take keep, "
         "recompute or auto");
   }
-  if (options.wants_gpu && options.parallel.needs_host()) {
-    return Refuse(
-        "--device cuda does not yet support ring attention, distributed experts, or sequence "
-        "beside "
-        "tensor over a grid; take a pipeline, tensor, sequence=ulysses:N or data, or train on the "
-        "host");
-  }
   if (options.parallel.expert > 1) {
     GEMINID_RETURN_IF_ERROR(CheckExperts(options));
     return options.parallel.pipeline > 1 ? CheckPipeline(options) : absl::OkStatus();

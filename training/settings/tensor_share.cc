@@ -115,7 +115,7 @@ LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, s
 
 // What kernels and libraries take on a GPU beside what the host takes: workspaces of products, of
 // sums over rows and of tables, what is widened to be added, and attention by a library with its
-// test.
+// test. Attention to pieces of sequences uses no library, and copies sections.
 uint64_t GpuScratchBytes(const TrainOptions& options, const MicroBatchShape& shape,
                          uint64_t largest_matrix) {
   constexpr uint64_t kProductBytes = uint64_t{32} << 20, kProductCopies = 8, kRowChunks = 64;
@@ -123,7 +123,9 @@ uint64_t GpuScratchBytes(const TrainOptions& options, const MicroBatchShape& sha
   const kernels::AttentionShape mine = TensorAttentionShape(options, shape);
   const uint64_t lse = mine.batch * mine.sequence * mine.heads * sizeof(float);
   uint64_t attention = lse;
-  if (IsNarrow(options)) {
+  if (options.parallel.sequence > 1) {
+    attention += mine.batch * mine.sequence * mine.heads * mine.head_dim * ElementBytes(options);
+  } else if (IsNarrow(options)) {
     const kernels::AttentionParts parts = kernels::PartsOfAttention(mine);
     if (parts.batch > 0) attention += parts.bytes + kernels::AttentionTestBytes(mine, parts);
   }

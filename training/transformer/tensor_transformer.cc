@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "training/nn/gpu_layer_math.h"
-#include "training/nn/parallel/tensor/host_layer_math.h"
+#include "training/nn/parallel/host_layer_math.h"
 #include "training/nn/rotary_upload.h"
 #include "training/nn/workspace_memory.h"
 #include "training/transformer/decoder.h"

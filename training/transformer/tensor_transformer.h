@@ -20,7 +20,7 @@
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "training/nn/gpu_queue.h"
 #include "training/nn/model_kernels.h"
-#include "training/nn/parallel/tensor/axis_ranks.h"
+#include "training/nn/parallel/axis_ranks.h"
 #include "training/nn/parallel/tensor/tensor_groups.h"
 #include "training/nn/tensor_parameters.h"
 #include "training/transformer/tensor_layers.h"

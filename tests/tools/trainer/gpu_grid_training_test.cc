@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -24,24 +23,6 @@ const Words kLlama = {"--model", "llama-tiny", "--dtype", "bf16", "--batch", "4"
 const Words kCuda = {"--device", "cuda"};
 constexpr const char* kMeshes[] = {"tensor=1d-sequence:2", "tensor=2d:4",
                                    "tensor=2.5d:size=8:depth=2", "tensor=3d:8"};
-
-// Tolerances of losses over three steps, as of tensor=1d on GPUs.
-constexpr double kRounding = 1e-6;   // fp32
-constexpr double kNarrow = 0x1p-10;  // bf16, which has 8 digits
-
-// Compares losses. Each step's loss depends on all weights after the last step.
-void ExpectClose(const nlohmann::json& got, const nlohmann::json& want, double tolerance) {
-  ASSERT_EQ(got["loss"].size(), want["loss"].size());
-  for (size_t i = 0; i < want["loss"].size(); ++i) {
-    const double loss = want["loss"][i];
-    EXPECT_NEAR(got["loss"][i].get<double>(), loss, tolerance * std::abs(loss)) << i;
-  }
-  ASSERT_EQ(got["validation"].size(), want["validation"].size());
-  for (size_t i = 0; i < want["validation"].size(); ++i) {
-    const double loss = want["validation"][i]["loss"];
-    EXPECT_NEAR(got["validation"][i]["loss"].get<double>(), loss, tolerance * std::abs(loss)) << i;
-  }
-}
 
 class GpuGridTraining : public GpuTraining {
  protected:

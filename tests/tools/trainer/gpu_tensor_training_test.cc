@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,24 +22,6 @@ using ::testing::HasSubstr;
 const Words kGpt2 = {"--model", "gpt2-tiny", "--dtype", "fp32"};
 const Words kLlama = {"--model", "llama-tiny", "--dtype", "bf16"};
 const Words kCuda = {"--device", "cuda"};
-
-// Tolerances of losses over three steps.
-constexpr double kRounding = 1e-6;   // fp32
-constexpr double kNarrow = 0x1p-10;  // bf16, which has 8 digits
-
-// Compares losses. Each step's loss depends on all weights after the last step.
-void ExpectClose(const nlohmann::json& got, const nlohmann::json& want, double tolerance) {
-  ASSERT_EQ(got["loss"].size(), want["loss"].size());
-  for (size_t i = 0; i < want["loss"].size(); ++i) {
-    const double loss = want["loss"][i];
-    EXPECT_NEAR(got["loss"][i].get<double>(), loss, tolerance * std::abs(loss)) << i;
-  }
-  ASSERT_EQ(got["validation"].size(), want["validation"].size());
-  for (size_t i = 0; i < want["validation"].size(); ++i) {
-    const double loss = want["validation"][i]["loss"];
-    EXPECT_NEAR(got["validation"][i]["loss"].get<double>(), loss, tolerance * std::abs(loss)) << i;
-  }
-}
 
 class GpuTensorTraining : public GpuTraining {
  protected:

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -105,6 +106,24 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
   Words environment_;  // added to the test's own environment
   std::string said_;   // the output of the last run
 };
+
+// Tolerances of losses over three steps of ranks that share layers or sequences.
+inline constexpr double kRounding = 1e-6;   // fp32
+inline constexpr double kNarrow = 0x1p-10;  // bf16, which has 8 digits
+
+// Compares losses. Each step's loss depends on all weights after the last step.
+inline void ExpectClose(const nlohmann::json& got, const nlohmann::json& want, double tolerance) {
+  ASSERT_EQ(got["loss"].size(), want["loss"].size());
+  for (size_t i = 0; i < want["loss"].size(); ++i) {
+    const double loss = want["loss"][i];
+    EXPECT_NEAR(got["loss"][i].get<double>(), loss, tolerance * std::abs(loss)) << i;
+  }
+  ASSERT_EQ(got["validation"].size(), want["validation"].size());
+  for (size_t i = 0; i < want["validation"].size(); ++i) {
+    const double loss = want["validation"][i]["loss"];
+    EXPECT_NEAR(got["validation"][i]["loss"].get<double>(), loss, tolerance * std::abs(loss)) << i;
+  }
+}
 
 // Sums have another order than on the host, which changes a loss by roundings of fp32 or bf16.
 inline constexpr double kFloatTolerance = 1e-4;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/collectives/world.h"
+#include "training/nn/parallel/host_layer_math.h"
 #include "training/nn/parallel/sequence/head_exchange.h"
 #include "training/nn/parallel/sequence/ring_attention.h"
 #include "training/nn/parallel/tensor/layer_scratch.h"
@@ -152,12 +153,15 @@ TEST(RingExchangesOf, RealRings_ReceiveTheseBytes) {
     ForEachRank(world, [&](Communicator& rank) {
       auto ring = collectives::AsyncCommunicator::Start(rank.Duplicate("ring").value());
       ASSERT_TRUE(ring.ok()) << ring.status();
-      auto attention = collectives::RingAttention::Make(shape, **ring);
+      collectives::HostRingRanks ranks_of_ring(**ring);
+      auto attention = collectives::RingAttention::Make(shape, ranks_of_ring);
       ASSERT_TRUE(attention.ok()) << attention.status();
       const std::size_t queries = 2 * attention->tokens() * 4 * 4;
       const std::vector<float> q(queries), k(queries / 2), v(queries / 2);
       std::vector<float> out(queries), lse(queries / 4), dq(queries), dk(queries / 2),
           dv(queries / 2);
+      const auto math = collectives::MakeHostLayerMath(nullptr, collectives::HeapMemory());
+      const collectives::LayerPlace place = {*math, collectives::HeapMemory()};
       const auto received = [&] {
         double bytes = 0;
         for (const auto& peer : (*ring)->Stats().peers) {
@@ -165,10 +169,10 @@ TEST(RingExchangesOf, RealRings_ReceiveTheseBytes) {
         }
         return bytes;
       };
-      ASSERT_EQ(attention->Forward(q, k, v, out, lse), absl::OkStatus());
+      ASSERT_EQ(attention->Forward(place, q, k, v, out, lse), absl::OkStatus());
       const double forward = received();
       EXPECT_DOUBLE_EQ(forward, expected.forward.elements * sizeof(float));
-      ASSERT_EQ(attention->Backward({q, k, v, out, lse}, out, dq, dk, dv), absl::OkStatus());
+      ASSERT_EQ(attention->Backward(place, {q, k, v, out, lse}, out, dq, dk, dv), absl::OkStatus());
       EXPECT_DOUBLE_EQ(received() - forward,
                        (ranks == 1 ? 0 : expected.backward.elements) * sizeof(float));
     });

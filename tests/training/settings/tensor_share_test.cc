@@ -109,13 +109,9 @@ TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
   EXPECT_THAT(Error({"--parallel", "tensor=2d:4", "--dropout", "0.1"}),
               HasSubstr("--dropout beside another mode than 1d does not work with tensor yet"));
   for (const char* axes :
-       {"tensor=1d-sequence:2", "tensor=2d:4", "tensor=2.5d:size=8:depth=2", "tensor=3d:8"}) {
+       {"tensor=1d-sequence:2", "tensor=2d:4", "tensor=2.5d:size=8:depth=2", "tensor=3d:8",
+        "tensor=1d:2,sequence=ring:2", "tensor=2d:4,sequence=ring:2"}) {
     EXPECT_EQ(Error({"--parallel", axes, "--device", "cuda", "--batch", "4"}), "") << axes;
-  }
-  for (const char* axes : {"tensor=1d:2,sequence=ring:2", "tensor=2d:4,sequence=ulysses:2"}) {
-    EXPECT_THAT(Error({"--parallel", axes, "--device", "cuda", "--batch", "4"}),
-                HasSubstr("--device cuda does not yet support ring attention, distributed experts, "
-                          "or sequence beside tensor over a grid; take a pipeline"));
   }
 }
 

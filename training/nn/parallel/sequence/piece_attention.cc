@@ -4,34 +4,32 @@
 #include <array>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "kernels/runtime/common/absl_status.h"
-#include "kernels/runtime/parallel/tasks.h"
 #include "training/nn/parallel/sequence/head_swap.h"
 
 namespace geminid::collectives {
 namespace {
 
 using kernels::AttentionShape;
-using kernels::FromKernel;
 
 class RingOfPieces final : public PieceAttention {
  public:
-  RingOfPieces(AsyncCommunicator& ranks, kernels::ThreadPool* pool) : ranks_(ranks), pool_(pool) {}
+  explicit RingOfPieces(RingRanks& ranks) : ranks_(ranks) {}
 
-  absl::Status Forward(Memory& memory, const AttentionShape& mine, std::span<const float> q,
-                       std::span<const float> k, std::span<const float> v, std::span<float> out,
-                       std::span<float> lse) override {
+  absl::Status Forward(const LayerPlace& place, const AttentionShape& mine,
+                       std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                       std::span<float> out, std::span<float> lse) override {
     GEMINID_ASSIGN_OR_RETURN(RingAttention ring, RingOf(mine));
-    return ring.Forward(q, k, v, out, lse, memory);
+    return ring.Forward(place, q, k, v, out, lse);
   }
 
-  absl::Status Backward(Memory& memory, const AttentionShape& mine, const Saved& saved,
+  absl::Status Backward(const LayerPlace& place, const AttentionShape& mine, const Saved& saved,
                         std::span<const float> dout, std::span<float> dq, std::span<float> dk,
                         std::span<float> dv) override {
     GEMINID_ASSIGN_OR_RETURN(RingAttention ring, RingOf(mine));
-    return ring.Backward(saved, dout, dq, dk, dv, memory);
+    return ring.Backward(place, saved, dout, dq, dk, dv);
   }
 
   void Abort(const std::string& reason) override { ranks_.Abort(reason); }
@@ -44,11 +42,10 @@ class RingOfPieces final : public PieceAttention {
                              .kv_heads = mine.kv_heads,
                              .head_dim = mine.head_dim,
                              .scale = mine.scale};
-    return RingAttention::Make(whole, ranks_, pool_);
+    return RingAttention::Make(whole, ranks_);
   }
 
-  AsyncCommunicator& ranks_;
-  kernels::ThreadPool* const pool_;
+  RingRanks& ranks_;
 };
 
 // Tensors of whole sequences, with a rank's share of the heads.
@@ -67,41 +64,37 @@ AttentionShape WholeOf(const AttentionShape& mine, size_t ranks) {
   return whole;
 }
 
-size_t WorkspaceOf(const AttentionShape& whole, kernels::ThreadPool* pool) {
-  return kernels::AttentionWorkspaceBytes(whole, kernels::ThreadsOf(pool));
-}
-
 class HeadsOfPieces final : public PieceAttention {
  public:
-  HeadsOfPieces(Communicator& ranks, kernels::ThreadPool* pool) : swap_(&ranks), pool_(pool) {}
+  HeadsOfPieces(Communicator& ranks, Memory* host) : swap_(&ranks), host_(host) {}
 
-  absl::Status Forward(Memory& memory, const AttentionShape& mine, std::span<const float> q,
-                       std::span<const float> k, std::span<const float> v, std::span<float> out,
-                       std::span<float> lse) override {
+  absl::Status Forward(const LayerPlace& place, const AttentionShape& mine,
+                       std::span<const float> q, std::span<const float> k, std::span<const float> v,
+                       std::span<float> out, std::span<float> lse) override {
     GEMINID_RETURN_IF_ERROR(Check(mine));
-    GEMINID_ASSIGN_OR_RETURN(const Parts parts, Take(memory, mine, kForwardParts));
-    GEMINID_RETURN_IF_ERROR(ToHeads(memory, mine, parts, kQ, q));
-    GEMINID_RETURN_IF_ERROR(ToHeads(memory, mine, parts, kK, k));
-    GEMINID_RETURN_IF_ERROR(ToHeads(memory, mine, parts, kV, v));
-    GEMINID_RETURN_IF_ERROR(TellIfRefused(swap_, Attend(memory, mine, parts, lse)));
-    return ToPieces(memory, mine, parts, kOut, out);
+    GEMINID_ASSIGN_OR_RETURN(const Parts parts, Take(place.memory, mine, kForwardParts));
+    GEMINID_RETURN_IF_ERROR(ToHeads(place, mine, parts, kQ, q));
+    GEMINID_RETURN_IF_ERROR(ToHeads(place, mine, parts, kK, k));
+    GEMINID_RETURN_IF_ERROR(ToHeads(place, mine, parts, kV, v));
+    GEMINID_RETURN_IF_ERROR(TellIfRefused(swap_, Attend(place, mine, parts, lse)));
+    return ToPieces(place, mine, parts, kOut, out);
   }
 
-  absl::Status Backward(Memory& memory, const AttentionShape& mine, const Saved& saved,
+  absl::Status Backward(const LayerPlace& place, const AttentionShape& mine, const Saved& saved,
                         std::span<const float> dout, std::span<float> dq, std::span<float> dk,
                         std::span<float> dv) override {
     GEMINID_RETURN_IF_ERROR(Check(mine));
-    GEMINID_ASSIGN_OR_RETURN(const Parts parts, Take(memory, mine, kParts));
-    GEMINID_RETURN_IF_ERROR(ToHeads(memory, mine, parts, kQ, saved.q));
-    GEMINID_RETURN_IF_ERROR(ToHeads(memory, mine, parts, kK, saved.k));
-    GEMINID_RETURN_IF_ERROR(ToHeads(memory, mine, parts, kV, saved.v));
-    GEMINID_RETURN_IF_ERROR(ToHeads(memory, mine, parts, kOut, saved.out));
-    GEMINID_RETURN_IF_ERROR(ToHeads(memory, mine, parts, kOutGradient, dout));
+    GEMINID_ASSIGN_OR_RETURN(const Parts parts, Take(place.memory, mine, kParts));
+    GEMINID_RETURN_IF_ERROR(ToHeads(place, mine, parts, kQ, saved.q));
+    GEMINID_RETURN_IF_ERROR(ToHeads(place, mine, parts, kK, saved.k));
+    GEMINID_RETURN_IF_ERROR(ToHeads(place, mine, parts, kV, saved.v));
+    GEMINID_RETURN_IF_ERROR(ToHeads(place, mine, parts, kOut, saved.out));
+    GEMINID_RETURN_IF_ERROR(ToHeads(place, mine, parts, kOutGradient, dout));
     GEMINID_RETURN_IF_ERROR(
-        TellIfRefused(swap_, AttendBackward(memory, mine, parts, saved.lse.data())));
-    GEMINID_RETURN_IF_ERROR(ToPieces(memory, mine, parts, kQGradient, dq));
-    GEMINID_RETURN_IF_ERROR(ToPieces(memory, mine, parts, kKGradient, dk));
-    return ToPieces(memory, mine, parts, kVGradient, dv);
+        TellIfRefused(swap_, AttendBackward(place, mine, parts, saved.lse.data())));
+    GEMINID_RETURN_IF_ERROR(ToPieces(place, mine, parts, kQGradient, dq));
+    GEMINID_RETURN_IF_ERROR(ToPieces(place, mine, parts, kKGradient, dk));
+    return ToPieces(place, mine, parts, kVGradient, dv);
   }
 
   void Abort(const std::string& reason) override { swap_.Abort(reason); }
@@ -133,24 +126,17 @@ class HeadsOfPieces final : public PieceAttention {
     return parts;
   }
 
-  absl::StatusOr<Memory::Block> TakeWorkspace(Memory& memory, const AttentionShape& whole) const {
-    return memory.Allocate("attention to a rank's heads", WorkspaceOf(whole, pool_));
-  }
-
-  absl::Status Attend(Memory& memory, const AttentionShape& mine, const Parts& parts,
+  absl::Status Attend(const LayerPlace& place, const AttentionShape& mine, const Parts& parts,
                       std::span<float> lse) const {
     const AttentionShape whole = WholeOf(mine, swap_.ranks());
     const size_t queries = whole.heads * whole.head_dim, keys = whole.kv_heads * whole.head_dim;
-    GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, TakeWorkspace(memory, whole));
-    return FromKernel(
-        kernels::AttentionForward<float>(
-            whole, {parts[kQ].data(), queries}, {parts[kK].data(), keys}, {parts[kV].data(), keys},
-            {parts[kOut].data(), queries}, lse.data(), workspace.data(), workspace.bytes(), pool_),
-        "attention");
+    return place.math.Of<float>().AttentionForward(
+        whole, {parts[kQ].data(), queries}, {parts[kK].data(), keys}, {parts[kV].data(), keys},
+        {parts[kOut].data(), queries}, lse.data());
   }
 
-  absl::Status AttendBackward(Memory& memory, const AttentionShape& mine, const Parts& parts,
-                              const float* lse) const {
+  absl::Status AttendBackward(const LayerPlace& place, const AttentionShape& mine,
+                              const Parts& parts, const float* lse) const {
     const AttentionShape whole = WholeOf(mine, swap_.ranks());
     const size_t queries = whole.heads * whole.head_dim, keys = whole.kv_heads * whole.head_dim;
     const kernels::AttentionSaved<float> all = {.q = {parts[kQ].data(), queries},
@@ -159,12 +145,9 @@ class HeadsOfPieces final : public PieceAttention {
                                                 .out = {parts[kOut].data(), queries},
                                                 .dout = {parts[kOutGradient].data(), queries},
                                                 .lse = lse};
-    GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, TakeWorkspace(memory, whole));
-    return FromKernel(
-        kernels::AttentionBackward<float>(
-            whole, all, {parts[kQGradient].data(), queries}, {parts[kKGradient].data(), keys},
-            {parts[kVGradient].data(), keys}, workspace.data(), workspace.bytes(), pool_),
-        "attention backward");
+    return place.math.Of<float>().AttentionBackward(whole, all, {parts[kQGradient].data(), queries},
+                                                    {parts[kKGradient].data(), keys},
+                                                    {parts[kVGradient].data(), keys});
   }
 
   HeadsShape Of(const AttentionShape& mine, Part part) const {
@@ -174,28 +157,47 @@ class HeadsOfPieces final : public PieceAttention {
             .head_dim = mine.head_dim};
   }
 
-  absl::Status ToHeads(Memory& memory, const AttentionShape& mine, const Parts& parts, Part part,
-                       std::span<const float> pieces) {
-    return swap_.ToHeads(Of(mine, part), pieces, parts[part].all(), memory);
+  absl::Status ToHeads(const LayerPlace& place, const AttentionShape& mine, const Parts& parts,
+                       Part part, std::span<const float> pieces) {
+    return Exchange(place, pieces, parts[part].all(), [&](const auto& from, const auto& to) {
+      return swap_.ToHeads(Of(mine, part), from, to, MemoryOf(place));
+    });
   }
-  absl::Status ToPieces(Memory& memory, const AttentionShape& mine, const Parts& parts, Part part,
-                        std::span<float> pieces) {
-    return swap_.ToPieces(Of(mine, part), parts[part].all(), pieces, memory);
+  absl::Status ToPieces(const LayerPlace& place, const AttentionShape& mine, const Parts& parts,
+                        Part part, std::span<float> pieces) {
+    return Exchange(place, parts[part].all(), pieces, [&](const auto& from, const auto& to) {
+      return swap_.ToPieces(Of(mine, part), from, to, MemoryOf(place));
+    });
+  }
+
+  Memory& MemoryOf(const LayerPlace& place) const {
+    return place.math.on_host() ? place.memory : *host_;
+  }
+  // Calls `exchange` with these values, or with copies of them in host memory.
+  absl::Status Exchange(
+      const LayerPlace& place, std::span<const float> from, std::span<float> to,
+      absl::FunctionRef<absl::Status(std::span<const float>, std::span<float>)> exchange) {
+    if (place.math.on_host()) return exchange(from, to);
+    constexpr char kCopies[] = "copies for an exchange of heads";
+    GEMINID_ASSIGN_OR_RETURN(const FloatBlock out, TakeOrTell(swap_, *host_, kCopies, from.size()));
+    GEMINID_ASSIGN_OR_RETURN(const FloatBlock in, TakeOrTell(swap_, *host_, kCopies, to.size()));
+    GEMINID_RETURN_IF_ERROR(place.math.Download(from.data(), from.size_bytes(), out.data()));
+    GEMINID_RETURN_IF_ERROR(exchange(out.all(), in.all()));
+    return place.math.Upload(in.data(), to.size_bytes(), to.data());
   }
 
   HeadSwap swap_;
-  kernels::ThreadPool* const pool_;
+  Memory* const host_;  // null: the host computes
 };
 
 }  // namespace
 
-std::unique_ptr<PieceAttention> MakeRingOfPieces(AsyncCommunicator& ranks,
-                                                 kernels::ThreadPool* pool) {
-  return std::make_unique<RingOfPieces>(ranks, pool);
+std::unique_ptr<PieceAttention> MakeRingOfPieces(RingRanks& ranks) {
+  return std::make_unique<RingOfPieces>(ranks);
 }
 
-std::unique_ptr<PieceAttention> MakeHeadsOfPieces(Communicator& ranks, kernels::ThreadPool* pool) {
-  return std::make_unique<HeadsOfPieces>(ranks, pool);
+std::unique_ptr<PieceAttention> MakeHeadsOfPieces(Communicator& ranks, Memory* host) {
+  return std::make_unique<HeadsOfPieces>(ranks, host);
 }
 
 size_t HeadsOfPiecesBytes(const kernels::AttentionShape& mine, int ranks, RingTurn turn,

@@ -1,18 +1,15 @@
 #include "training/nn/parallel/sequence/ring_attention.h"
 
-#include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "kernels/runtime/common/absl_status.h"
-#include "kernels/runtime/parallel/tasks.h"
 
 namespace geminid::collectives {
 namespace {
 
-using kernels::FromKernel;
+using kernels::AttentionShape;
+using kernels::HeadsView;
 
 absl::Status CheckSize(const char* what, size_t size, size_t expected) {
   if (size == expected) return absl::OkStatus();
@@ -21,21 +18,29 @@ absl::Status CheckSize(const char* what, size_t size, size_t expected) {
 }
 
 constexpr char kKeys[] = "keys and values of a ring";
+constexpr char kWork[] = "attention to a chunk of a ring";
 
-// Copies keys, or their gradients, and then values.
-void Put(std::span<const float> k, std::span<const float> v, const FloatBlock& to) {
-  std::ranges::copy(v, std::ranges::copy(k, to.all().begin()).out);
+// The chunks of one batch entry that attention computes at a time.
+AttentionShape ChunkOf(const RingShape& shape, size_t chunk) {
+  return {.batch = 1,
+          .sequence = chunk,
+          .heads = shape.heads,
+          .kv_heads = shape.kv_heads,
+          .head_dim = shape.head_dim,
+          .scale = shape.scale,
+          .causal = false};
 }
-
-// The larger of both, in elements.
-size_t ElementsOfWork(size_t workspace_bytes, size_t elements) {
-  return std::max((workspace_bytes + sizeof(float) - 1) / sizeof(float), elements);
+size_t QueryElements(const AttentionShape& chunk) {
+  return chunk.sequence * chunk.heads * chunk.head_dim;
 }
+size_t KeyElements(const AttentionShape& chunk) {
+  return chunk.sequence * chunk.kv_heads * chunk.head_dim;
+}
+size_t LseElements(const AttentionShape& chunk) { return chunk.sequence * chunk.heads; }
 
 }  // namespace
 
-absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, AsyncCommunicator& ranks,
-                                                  kernels::ThreadPool* pool) {
+absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, RingRanks& ranks) {
   const auto chunks = 2 * static_cast<size_t>(ranks.WorldSize());
   if (shape.sequence == 0 || shape.sequence % chunks != 0) {
     return absl::InvalidArgumentError(
@@ -51,25 +56,14 @@ absl::StatusOr<RingAttention> RingAttention::Make(const RingShape& shape, AsyncC
         "1 or more, and the heads divisible by those for keys",
         shape.batch, shape.heads, shape.kv_heads, shape.head_dim));
   }
-  return RingAttention(shape, ranks, pool);
+  return RingAttention(shape, ranks);
 }
 
-RingAttention::RingAttention(const RingShape& shape, AsyncCommunicator& ranks,
-                             kernels::ThreadPool* pool)
+RingAttention::RingAttention(const RingShape& shape, RingRanks& ranks)
     : shape_(shape),
       zigzag_{.sequence = shape.sequence, .ranks = static_cast<size_t>(ranks.WorldSize())},
       ranks_(&ranks),
-      pool_(pool),
-      visible_(shape.head_dim, shape.scale, pool) {}
-
-kernels::AttentionShape RingAttention::Own() const {
-  return {.batch = shape_.batch,
-          .sequence = tokens(),
-          .heads = shape_.heads,
-          .kv_heads = shape_.kv_heads,
-          .head_dim = shape_.head_dim,
-          .scale = shape_.scale};
-}
+      of_chunk_(collectives::ChunkOf(shape, zigzag_.chunk())) {}
 
 int RingAttention::OwnerIn(int step) const {
   return (ranks_->Rank() + ranks_->WorldSize() - step) % ranks_->WorldSize();
@@ -78,17 +72,48 @@ int RingAttention::OwnerIn(int step) const {
 // Each rank has two chunks of the sequence; the owner's second chunk mirrors its first. If the
 // owner's rank is lower, all our queries see the owner's first chunk, and none sees its second. If
 // it is higher, only the queries of our second chunk see the owner's chunks, and they see both.
-RingAttention::Visible RingAttention::VisibleOf(int owner) const {
-  const size_t chunk = zigzag_.chunk();
-  if (owner < ranks_->Rank()) return {.first_query = 0, .queries = 2 * chunk, .keys = chunk};
-  return {.first_query = chunk, .queries = chunk, .keys = 2 * chunk};
+std::span<const RingAttention::Pair> RingAttention::PairsOf(int owner) const {
+  static constexpr Pair kOwn[] = {{.queries = 0,
+                                   .keys = 0,
+                                   .is_diagonal = true,
+                                   .begins_queries = true,
+                                   .begins_gradients = true},
+                                  {.queries = 1,
+                                   .keys = 1,
+                                   .is_diagonal = true,
+                                   .begins_queries = true,
+                                   .begins_gradients = true},
+                                  {.queries = 1, .keys = 0}};
+  static constexpr Pair kOfLower[] = {{.queries = 0, .keys = 0, .begins_gradients = true},
+                                      {.queries = 1, .keys = 0}};
+  static constexpr Pair kOfHigher[] = {{.queries = 1, .keys = 0, .begins_gradients = true},
+                                       {.queries = 1, .keys = 1, .begins_gradients = true}};
+  if (owner == ranks_->Rank()) return kOwn;
+  if (owner < ranks_->Rank()) return kOfLower;
+  return kOfHigher;
 }
 
-template <class T>
-HeadRows<T> RingAttention::RowsOf(T* tensor, size_t heads, size_t entry, size_t head, size_t first,
-                                  size_t count) const {
-  const size_t row = (entry * tokens() + first) * heads + head;
-  return {tensor + row * shape_.head_dim, heads * shape_.head_dim, count};
+absl::Status RingAttention::ForEach(
+    std::span<const Pair> pairs, size_t batch,
+    absl::FunctionRef<absl::Status(const Pair&, size_t entry)> call) {
+  for (const Pair& pair : pairs) {
+    for (size_t entry = 0; entry < batch; ++entry) {
+      GEMINID_RETURN_IF_ERROR(call(pair, entry));
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+HeadsView<T> RingAttention::ChunkOf(T* tensor, size_t heads, size_t entry, size_t chunk) const {
+  const size_t width = heads * shape_.head_dim;
+  return {.data = tensor + (entry * tokens() + chunk * zigzag_.chunk()) * width,
+          .token_stride = width};
+}
+
+template <typename T>
+T* RingAttention::LseOf(T* lse, size_t entry, size_t chunk) const {
+  return lse + (2 * entry + chunk) * LseElements(of_chunk_);
 }
 
 absl::StatusOr<RingAttention::Travelling> RingAttention::TakeTravelling(Memory& memory,
@@ -101,105 +126,72 @@ absl::StatusOr<RingAttention::Travelling> RingAttention::TakeTravelling(Memory& 
   return tensors;
 }
 
-absl::StatusOr<FloatBlock> RingAttention::TakeWork(Memory& memory, size_t elements) const {
-  const size_t bytes = kernels::AttentionWorkspaceBytes(Own(), kernels::ThreadsOf(pool_));
-  return FloatBlock::Allocate(memory, "workspace of ring attention",
-                              ElementsOfWork(bytes, elements));
-}
-
-absl::StatusOr<RingAttention::Room> RingAttention::TakeForward(Memory& memory) const {
-  const bool travels = ranks_->WorldSize() > 1;
-  const size_t visible = travels ? VisibleAttention::ElementsToMerge(tokens(), shape_.head_dim) : 0;
-  Room room;
-  GEMINID_ASSIGN_OR_RETURN(room.keys, TakeTravelling(memory, kKeys));
-  GEMINID_ASSIGN_OR_RETURN(room.work, TakeWork(memory, visible));
-  if (travels) {
-    room.visible = VisibleAttention::RoomIn(memory, tokens(), room.work.all().first(visible));
-  }
+absl::StatusOr<RingAttention::Room> RingAttention::TakeForward(const LayerPlace& place) const {
+  Room room = {.math = place.math};
+  GEMINID_ASSIGN_OR_RETURN(room.keys, TakeTravelling(place.memory, kKeys));
+  GEMINID_ASSIGN_OR_RETURN(room.queries,
+                           FloatBlock::Allocate(place.memory, kWork, QueryElements(of_chunk_)));
+  GEMINID_ASSIGN_OR_RETURN(room.others,
+                           FloatBlock::Allocate(place.memory, kWork, LseElements(of_chunk_)));
   return room;
 }
 
-absl::StatusOr<RingAttention::Room> RingAttention::TakeBackward(Memory& memory) const {
-  const bool travels = ranks_->WorldSize() > 1;
-  const size_t shares = travels ? 2 * key_elements() : 0;
-  const size_t visible = travels ? VisibleAttention::ElementsForGradients(tokens()) : 0;
-  Room room;
-  GEMINID_ASSIGN_OR_RETURN(room.keys, TakeTravelling(memory, kKeys));
-  GEMINID_ASSIGN_OR_RETURN(room.gradients,
-                           TakeTravelling(memory, "gradients of the keys and values of a ring"));
-  GEMINID_ASSIGN_OR_RETURN(room.delta,
-                           FloatBlock::Allocate(memory, "sums of queries", lse_elements()));
-  GEMINID_ASSIGN_OR_RETURN(room.work, TakeWork(memory, shares + visible));
-  if (travels) {
-    room.shares = room.work.all().first(shares);
-    room.visible =
-        VisibleAttention::RoomIn(memory, tokens(), room.work.all().subspan(shares, visible));
-  }
+absl::StatusOr<RingAttention::Room> RingAttention::TakeBackward(const LayerPlace& place) const {
+  constexpr char kGradients[] = "gradients of the keys and values of a ring";
+  Room room = {.math = place.math};
+  GEMINID_ASSIGN_OR_RETURN(room.keys, TakeTravelling(place.memory, kKeys));
+  GEMINID_ASSIGN_OR_RETURN(room.gradients, TakeTravelling(place.memory, kGradients));
+  const size_t shares = ranks_->WorldSize() > 1 ? 2 * key_elements() : 0;
+  GEMINID_ASSIGN_OR_RETURN(room.shares, FloatBlock::Allocate(place.memory, kGradients, shares));
+  const auto take = [&](size_t elements, FloatBlock* block) {
+    GEMINID_ASSIGN_OR_RETURN(*block, FloatBlock::Allocate(place.memory, kWork, elements));
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(take(QueryElements(of_chunk_), &room.queries));
+  GEMINID_RETURN_IF_ERROR(take(KeyElements(of_chunk_), &room.others));
+  GEMINID_RETURN_IF_ERROR(take(KeyElements(of_chunk_), &room.values));
   return room;
 }
 
 size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size_t threads) {
   const size_t tokens = shape.sequence / static_cast<size_t>(ranks);
   const size_t keys = shape.batch * tokens * shape.kv_heads * shape.head_dim;
-  const bool forward = turn == RingTurn::kForward, travels = ranks > 1;
-  const size_t workspace = kernels::AttentionWorkspaceBytes({.batch = shape.batch,
-                                                             .sequence = tokens,
-                                                             .heads = shape.heads,
-                                                             .kv_heads = shape.kv_heads,
-                                                             .head_dim = shape.head_dim,
-                                                             .scale = shape.scale},
-                                                            threads);
-  const size_t delta = forward ? 0 : shape.batch * tokens * shape.heads;
-  const size_t travelling = travels ? (forward ? 4 : 8) * keys : 0;
-  const size_t of_others = forward ? VisibleAttention::ElementsToMerge(tokens, shape.head_dim)
-                                   : 2 * keys + VisibleAttention::ElementsForGradients(tokens);
-  return sizeof(float) * (delta + travelling + ElementsOfWork(workspace, travels ? of_others : 0));
+  const AttentionShape chunk = ChunkOf(shape, tokens / 2);
+  const bool forward = turn == RingTurn::kForward;
+  const size_t buffers = ranks == 1 ? 0 : (forward ? 4 : 10) * keys;
+  const size_t results =
+      QueryElements(chunk) + (forward ? LseElements(chunk) : 2 * KeyElements(chunk));
+  return sizeof(float) * (buffers + results) + kernels::AttentionWorkspaceBytes(chunk, threads);
 }
 
-absl::Status RingAttention::Forward(std::span<const float> q, std::span<const float> k,
-                                    std::span<const float> v, std::span<float> out,
-                                    std::span<float> lse, Memory& memory) {
-  return TellIfRefused(*ranks_, RunForward(q, k, v, out, lse, memory));
+absl::Status RingAttention::Forward(const LayerPlace& place, std::span<const float> q,
+                                    std::span<const float> k, std::span<const float> v,
+                                    std::span<float> out, std::span<float> lse) {
+  return TellIfRefused(*ranks_, RunForward(place, q, k, v, out, lse));
 }
 
-absl::Status RingAttention::Backward(const Saved& saved, std::span<const float> dout,
-                                     std::span<float> dq, std::span<float> dk, std::span<float> dv,
-                                     Memory& memory) {
-  return TellIfRefused(*ranks_, RunBackward(saved, dout, dq, dk, dv, memory));
+absl::Status RingAttention::Backward(const LayerPlace& place, const Saved& saved,
+                                     std::span<const float> dout, std::span<float> dq,
+                                     std::span<float> dk, std::span<float> dv) {
+  return TellIfRefused(*ranks_, RunBackward(place, saved, dout, dq, dk, dv));
 }
 
-absl::Status RingAttention::RunForward(std::span<const float> q, std::span<const float> k,
-                                       std::span<const float> v, std::span<float> out,
-                                       std::span<float> lse, Memory& memory) {
+absl::Status RingAttention::RunForward(const LayerPlace& place, std::span<const float> q,
+                                       std::span<const float> k, std::span<const float> v,
+                                       std::span<float> out, std::span<float> lse) {
   GEMINID_RETURN_IF_ERROR(CheckSize("q", q.size(), query_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("k", k.size(), key_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("v", v.size(), key_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("out", out.size(), query_elements()));
   GEMINID_RETURN_IF_ERROR(CheckSize("lse", lse.size(), lse_elements()));
-  GEMINID_ASSIGN_OR_RETURN(Room room, TakeForward(memory));
-  return OverAllKeys(
-      room.keys, k, v, [&] { return AttendToOwn(room, q, k, v, out, lse); },
-      [&](int step) { return MergeVisible(room, OwnerIn(step), q, out, lse); });
-}
-
-// The two chunks of a rank are in the order of the sequence, so causal attention among them is that
-// of the sequence.
-absl::Status RingAttention::AttendToOwn(const Room& room, std::span<const float> q,
-                                        std::span<const float> k, std::span<const float> v,
-                                        std::span<float> out, std::span<float> lse) {
-  const kernels::AttentionShape own = Own();
-  const size_t queries = shape_.heads * shape_.head_dim, keys = shape_.kv_heads * shape_.head_dim;
-  return FromKernel(
-      kernels::AttentionForward<float>(own, {q.data(), queries}, {k.data(), keys}, {v.data(), keys},
-                                       {out.data(), queries}, lse.data(), room.work.data(),
-                                       room.work.all().size_bytes(), pool_),
-      "attention");
+  GEMINID_ASSIGN_OR_RETURN(Room room, TakeForward(place));
+  return OverAllKeys(room, {k.data(), v.data()}, [&](int owner, const auto& keys) {
+    return Attend(room, owner, q, keys, out, lse);
+  });
 }
 
 void RingAttention::Pass(Travelling& tensors) {
-  const int ranks = ranks_->WorldSize();
-  tensors.arrival = ranks_->SendReceive(tensors.here.all(), (ranks_->Rank() + 1) % ranks,
-                                        tensors.coming.all(), (ranks_->Rank() + ranks - 1) % ranks);
+  tensors.arrival = ranks_->Pass(tensors.here.all(), tensors.coming.all());
 }
 
 absl::Status RingAttention::Arrive(Travelling& tensors) {
@@ -208,49 +200,57 @@ absl::Status RingAttention::Arrive(Travelling& tensors) {
   return absl::OkStatus();
 }
 
+absl::Status RingAttention::Put(LayerMath& math, KeysAndValues<const float> from,
+                                KeysAndValues<float> to) const {
+  const size_t bytes = key_elements() * sizeof(float);
+  GEMINID_RETURN_IF_ERROR(math.Copy(from.k, bytes, to.k));
+  return math.Copy(from.v, bytes, to.v);
+}
+
 // The keys of the next step travel while this step uses its own. Buffers must not be freed during a
 // transfer, so this waits for every transfer, even after an error.
-absl::Status RingAttention::OverAllKeys(Travelling& keys, std::span<const float> k,
-                                        std::span<const float> v,
-                                        absl::FunctionRef<absl::Status()> use_own,
-                                        absl::FunctionRef<absl::Status(int)> use) {
+absl::Status RingAttention::OverAllKeys(
+    Room& room, KeysAndValues<const float> own,
+    absl::FunctionRef<absl::Status(int owner, KeysAndValues<const float> keys)> use) {
   const int ranks = ranks_->WorldSize();
-  if (ranks > 1) Put(k, v, keys.here);
+  Travelling& keys = room.keys;
+  if (ranks > 1) GEMINID_RETURN_IF_ERROR(Put(room.math, own, In(keys.here.all())));
   for (int step = 0; step < ranks; ++step) {
     const bool more = step + 1 < ranks;
     if (more) Pass(keys);
-    absl::Status status = step == 0 ? use_own() : use(step);
+    const std::span<const float> here = keys.here.all();
+    absl::Status status = use(OwnerIn(step), step == 0 ? own : In(here));
     if (more) status.Update(Arrive(keys));
     GEMINID_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }
 
-absl::Status RingAttention::MergeVisible(const Room& room, int owner, std::span<const float> q,
-                                         std::span<float> out, std::span<float> lse) {
-  const Visible seen = VisibleOf(owner);
-  const float* k = room.keys.here.data();
-  const float* v = k + key_elements();
-  const size_t group = shape_.heads / shape_.kv_heads;
-  for (size_t entry = 0; entry < shape_.batch; ++entry) {
-    for (size_t head = 0; head < shape_.heads; ++head) {
-      const auto queries = [&](auto* tensor) {
-        return RowsOf(tensor, shape_.heads, entry, head, seen.first_query, seen.queries);
-      };
-      const auto keys = [&](const float* tensor) {
-        return RowsOf(tensor, shape_.kv_heads, entry, head / group, 0, seen.keys);
-      };
-      float* sums = &lse[(entry * shape_.heads + head) * tokens() + seen.first_query];
-      GEMINID_RETURN_IF_ERROR(visible_.Merge(room.visible, queries(q.data()), keys(k), keys(v),
-                                             queries(out.data()), sums));
-    }
-  }
-  return absl::OkStatus();
+absl::Status RingAttention::Attend(const Room& room, int owner, std::span<const float> q,
+                                   KeysAndValues<const float> keys, std::span<float> out,
+                                   std::span<float> lse) {
+  const size_t heads = shape_.heads, kv_heads = shape_.kv_heads;
+  return ForEach(PairsOf(owner), shape_.batch, [&](const Pair& pair, size_t entry) {
+    AttentionShape shape = of_chunk_;
+    shape.causal = pair.is_diagonal;
+    const HeadsView<float> all = ChunkOf(out.data(), heads, entry, pair.queries);
+    float* const all_lse = LseOf(lse.data(), entry, pair.queries);
+    const HeadsView<float> result =
+        pair.begins_queries ? all : HeadsView<float>{room.queries.data(), all.token_stride};
+    float* const result_lse = pair.begins_queries ? all_lse : room.others.data();
+    GEMINID_RETURN_IF_ERROR(room.math.Of<float>().AttentionForward(
+        shape, ChunkOf(q.data(), heads, entry, pair.queries),
+        ChunkOf(keys.k, kv_heads, entry, pair.keys), ChunkOf(keys.v, kv_heads, entry, pair.keys),
+        result, result_lse));
+    if (pair.begins_queries) return absl::OkStatus();
+    return room.math.MergeAttention({shape.sequence, heads, shape.head_dim}, result.data,
+                                    result_lse, all.data, all_lse);
+  });
 }
 
-absl::Status RingAttention::RunBackward(const Saved& saved, std::span<const float> dout,
-                                        std::span<float> dq, std::span<float> dk,
-                                        std::span<float> dv, Memory& memory) {
+absl::Status RingAttention::RunBackward(const LayerPlace& place, const Saved& saved,
+                                        std::span<const float> dout, std::span<float> dq,
+                                        std::span<float> dk, std::span<float> dv) {
   for (const size_t size : {saved.q.size(), saved.out.size(), dout.size(), dq.size()}) {
     GEMINID_RETURN_IF_ERROR(CheckSize("q, out, dout or dq", size, query_elements()));
   }
@@ -258,93 +258,85 @@ absl::Status RingAttention::RunBackward(const Saved& saved, std::span<const floa
     GEMINID_RETURN_IF_ERROR(CheckSize("k, v, dk or dv", size, key_elements()));
   }
   GEMINID_RETURN_IF_ERROR(CheckSize("lse", saved.lse.size(), lse_elements()));
-  GEMINID_ASSIGN_OR_RETURN(Room room, TakeBackward(memory));
+  GEMINID_ASSIGN_OR_RETURN(Room room, TakeBackward(place));
   const bool travels = ranks_->WorldSize() > 1;
   Travelling& gradients = room.gradients;
-  const auto use_own = [&] {
-    GEMINID_RETURN_IF_ERROR(GradientsOfOwn(room, saved, dout, dq, dk, dv));
-    if (travels) Put(dk, dv, gradients.here);
-    return absl::OkStatus();
+  const KeysAndValues<float> own = {dk.data(), dv.data()};
+  const auto use = [&](int owner, KeysAndValues<const float> keys) -> absl::Status {
+    if (owner != ranks_->Rank()) return AddToThoseOfOthers(room, owner, saved, keys, dout, dq);
+    GEMINID_RETURN_IF_ERROR(AttendBackward(room, owner, saved, keys, dout, dq, own));
+    if (!travels) return absl::OkStatus();
+    return Put(room.math, {own.k, own.v}, In(gradients.here.all()));
   };
-  GEMINID_RETURN_IF_ERROR(OverAllKeys(room.keys, saved.k, saved.v, use_own, [&](int step) {
-    return AddToThoseOfOthers(room, OwnerIn(step), saved, dout, dq);
-  }));
+  GEMINID_RETURN_IF_ERROR(OverAllKeys(room, {saved.k.data(), saved.v.data()}, use));
   if (!travels) return absl::OkStatus();
   Pass(gradients);  // back to the owner
   GEMINID_RETURN_IF_ERROR(Arrive(gradients));
-  std::ranges::copy(gradients.here.all().first(key_elements()), dk.begin());
-  std::ranges::copy(gradients.here.all().last(key_elements()), dv.begin());
-  return absl::OkStatus();
+  const std::span<const float> all = gradients.here.all();
+  return Put(room.math, In(all), own);
 }
 
 // Receives the gradients for the current keys while this rank computes its contribution.
 absl::Status RingAttention::AddToThoseOfOthers(Room& room, int owner, const Saved& saved,
+                                               KeysAndValues<const float> keys,
                                                std::span<const float> dout, std::span<float> dq) {
   Pass(room.gradients);
-  std::ranges::fill(room.shares, 0.0f);
-  absl::Status status = AddVisible(room, owner, saved, dout, dq);
+  const KeysAndValues<float> shares = In(room.shares.all());
+  absl::Status status = AttendBackward(room, owner, saved, keys, dout, dq, shares);
   status.Update(Arrive(room.gradients));
   GEMINID_RETURN_IF_ERROR(status);
-  const std::span<float> here = room.gradients.here.all();
-  std::ranges::transform(here, room.shares, here.begin(), std::plus<>());
-  return absl::OkStatus();
+  const KeysAndValues<float> here = In(room.gradients.here.all());
+  return ForEach(PairsOf(owner), shape_.batch, [&](const Pair& pair, size_t entry) {
+    if (!pair.begins_gradients) return absl::OkStatus();
+    for (const auto& [from, to] : {std::pair(shares.k, here.k), std::pair(shares.v, here.v)}) {
+      const float* const share = ChunkOf(from, shape_.kv_heads, entry, pair.keys).data;
+      GEMINID_RETURN_IF_ERROR(room.math.Of<float>().AddWide(
+          {share, KeyElements(of_chunk_)}, ChunkOf(to, shape_.kv_heads, entry, pair.keys).data));
+    }
+    return absl::OkStatus();
+  });
 }
 
-absl::Status RingAttention::GradientsOfOwn(const Room& room, const Saved& saved,
+// With the lse and the results over all keys, the kernel's gradients of a pair are the pair's
+// summands of the gradients over the whole sequence.
+absl::Status RingAttention::AttendBackward(const Room& room, int owner, const Saved& saved,
+                                           KeysAndValues<const float> keys,
                                            std::span<const float> dout, std::span<float> dq,
-                                           std::span<float> dk, std::span<float> dv) {
-  const size_t width = shape_.head_dim;
-  float* const delta = room.delta.data();
-  for (size_t row = 0; row < lse_elements(); ++row) {
-    const size_t head = row % shape_.heads, token = row / shape_.heads;  // of all batch entries
-    double sum = 0;
-    for (size_t i = row * width; i < (row + 1) * width; ++i) {
-      sum += static_cast<double>(dout[i]) * static_cast<double>(saved.out[i]);
-    }
-    const size_t entry = token / tokens();
-    delta[(entry * shape_.heads + head) * tokens() + token % tokens()] = static_cast<float>(sum);
-  }
-  const kernels::AttentionShape own = Own();
-  const size_t queries = shape_.heads * width, keys = shape_.kv_heads * width;
-  // With the lse of all keys, the kernel's softmax is that of the whole sequence.
-  const kernels::AttentionSaved<float> of_own = {.q = {saved.q.data(), queries},
-                                                 .k = {saved.k.data(), keys},
-                                                 .v = {saved.v.data(), keys},
-                                                 .out = {saved.out.data(), queries},
-                                                 .dout = {dout.data(), queries},
-                                                 .lse = saved.lse.data()};
-  return FromKernel(kernels::AttentionBackward<float>(
-                        own, of_own, {dq.data(), queries}, {dk.data(), keys}, {dv.data(), keys},
-                        room.work.data(), room.work.all().size_bytes(), pool_),
-                    "attention");
-}
-
-absl::Status RingAttention::AddVisible(const Room& room, int owner, const Saved& saved,
-                                       std::span<const float> dout, std::span<float> dq) {
-  const Visible seen = VisibleOf(owner);
-  const size_t group = shape_.heads / shape_.kv_heads;
-  for (size_t entry = 0; entry < shape_.batch; ++entry) {
-    for (size_t head = 0; head < shape_.heads; ++head) {
-      const auto queries = [&](auto* tensor) {
-        return RowsOf(tensor, shape_.heads, entry, head, seen.first_query, seen.queries);
-      };
-      const auto keys = [&](auto* tensor) {
-        return RowsOf(tensor, shape_.kv_heads, entry, head / group, 0, seen.keys);
-      };
-      const size_t row = (entry * shape_.heads + head) * tokens() + seen.first_query;
-      const float* k = room.keys.here.data();
-      float* dk = room.shares.data();
-      GEMINID_RETURN_IF_ERROR(visible_.AddGradients(room.visible,
-                                                    {.q = queries(saved.q.data()),
-                                                     .dout = queries(dout.data()),
-                                                     .lse = &saved.lse[row],
-                                                     .delta = &room.delta.data()[row]},
-                                                    keys(k), keys(k + key_elements()),
-                                                    queries(dq.data()), keys(dk),
-                                                    keys(dk + key_elements())));
-    }
-  }
-  return absl::OkStatus();
+                                           KeysAndValues<float> to) {
+  OperandMath<float>& math = room.math.Of<float>();
+  const size_t heads = shape_.heads, kv_heads = shape_.kv_heads;
+  // Where a gradient goes, and where the kernel writes it.
+  struct Target {
+    HeadsView<float> sum, written;
+  };
+  const auto target = [](bool begins, HeadsView<float> sum, const FloatBlock& beside) {
+    return Target{sum, begins ? sum : HeadsView<float>{beside.data(), sum.token_stride}};
+  };
+  const auto add = [&](const Target& gradient, size_t elements) {
+    if (gradient.sum.data == gradient.written.data) return absl::OkStatus();
+    return math.AddWide({gradient.written.data, elements}, gradient.sum.data);
+  };
+  return ForEach(PairsOf(owner), shape_.batch, [&](const Pair& pair, size_t entry) {
+    const auto queries = [&](auto* tensor) { return ChunkOf(tensor, heads, entry, pair.queries); };
+    const auto of_keys = [&](auto* tensor) { return ChunkOf(tensor, kv_heads, entry, pair.keys); };
+    AttentionShape shape = of_chunk_;
+    shape.causal = pair.is_diagonal;
+    const Target q = target(pair.begins_queries, queries(dq.data()), room.queries);
+    const Target k = target(pair.begins_gradients, of_keys(to.k), room.others);
+    const Target v = target(pair.begins_gradients, of_keys(to.v), room.values);
+    GEMINID_RETURN_IF_ERROR(
+        math.AttentionBackward(shape,
+                               {.q = queries(saved.q.data()),
+                                .k = of_keys(keys.k),
+                                .v = of_keys(keys.v),
+                                .out = queries(saved.out.data()),
+                                .dout = queries(dout.data()),
+                                .lse = LseOf(saved.lse.data(), entry, pair.queries)},
+                               q.written, k.written, v.written));
+    GEMINID_RETURN_IF_ERROR(add(q, QueryElements(shape)));
+    GEMINID_RETURN_IF_ERROR(add(k, KeyElements(shape)));
+    return add(v, KeyElements(shape));
+  });
 }
 
 }  // namespace geminid::collectives

@@ -10,11 +10,11 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "geminid/async_communicator.h"
+#include "geminid/pending.h"
 #include "kernels/model/attention/attention.h"
-#include "kernels/runtime/parallel/thread_pool.h"
+#include "training/nn/parallel/layer_math.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/sequence/visible_attention.h"
+#include "training/nn/parallel/sequence/ring_ranks.h"
 #include "training/nn/parallel/sequence/zigzag.h"
 
 namespace geminid::collectives {
@@ -31,71 +31,75 @@ struct RingShape {
 
 // Rank r has the tokens that Zigzag gives it. Each rank adds up the attention of its queries to its
 // own keys, then to those of rank r-1, r-2 and so on. It receives keys from one neighbour and sends
-// them to the other. The softmaxes over each rank's keys are merged by their log-sum-exp. So
-// results differ from attention on one rank by rounding, and have the same bits on every run. In
-// fp32.
+// them to the other. The kernel of attention computes one chunk of queries and one of keys at a
+// time. The softmaxes over chunks are merged by their log-sum-exp. So results differ from attention
+// on one rank by rounding, and have the same bits on every run. In fp32.
 //
 // With n = batch * tokens * kv_heads * head_dim of a rank and P ranks, each rank receives from one
 // neighbour and sends to the other
 //   forward   2 (P-1) n elements: keys and values
 //   backward  2 (P-1) n + 2 P n: keys and values again, and their gradients, back to the owner
-// The next keys and values, and the gradients of the previous ones, travel during the attention to
-// the current ones. Every rank does the same work in every step, except for its own keys, of which
-// half are visible.
+// On the host the next keys and values, and the gradients of the previous ones, travel during the
+// attention to the current ones. Every rank does the same work in every step, except for its own
+// keys, of which half are visible.
 //
-// RingAttentionBytes is the memory of a pass:
-//   buffers   4 n elements; in the backward pass 8 n, and one number per query
-//   work      the larger of the kernel's workspace and a tile of scores (visible_attention.h),
-//             the latter with 2 n more in the backward pass
-// If that is refused, a pass returns RESOURCE_EXHAUSTED and tells the other ranks. One thread at a
-// time.
+// RingAttentionBytes is the memory of a pass on the host:
+//   buffers   4 n elements; in the backward pass 10 n
+//   work      the results of one chunk of one batch entry, and the kernel's workspace for it
+// If that is refused, a pass returns RESOURCE_EXHAUSTED and tells the other ranks. Those whose pass
+// was complete get the error in their next one. One thread at a time.
 class RingAttention {
  public:
-  // INVALID_ARGUMENT if 2 P does not divide the sequence, or kv_heads the heads. `ranks` and
-  // `pool`, which may be null, outlive this object.
-  static absl::StatusOr<RingAttention> Make(const RingShape& shape, AsyncCommunicator& ranks,
-                                            kernels::ThreadPool* pool = nullptr);
+  // INVALID_ARGUMENT if 2 P does not divide the sequence, or kv_heads the heads. `ranks` outlives
+  // this object.
+  static absl::StatusOr<RingAttention> Make(const RingShape& shape, RingRanks& ranks);
 
   const RingShape& shape() const { return shape_; }
   // The tokens of one rank in each batch entry.
   size_t tokens() const { return zigzag_.tokens(); }
 
   // q, out [batch, tokens, heads, head_dim]; k, v [batch, tokens, kv_heads, head_dim];
-  // lse [batch, heads, tokens], the logarithm of the sum of the exponentials of a query's scores.
-  absl::Status Forward(std::span<const float> q, std::span<const float> k, std::span<const float> v,
-                       std::span<float> out, std::span<float> lse, Memory& memory = HeapMemory());
+  // lse [batch, 2 chunks, heads, tokens of a chunk], the logarithm of the sum of the exponentials
+  // of a query's scores.
+  absl::Status Forward(const LayerPlace& place, std::span<const float> q, std::span<const float> k,
+                       std::span<const float> v, std::span<float> out, std::span<float> lse);
 
   // The inputs and results of the forward pass.
   struct Saved {
     std::span<const float> q, k, v, out, lse;
   };
   // Overwrites dq, dk, dv.
-  absl::Status Backward(const Saved& saved, std::span<const float> dout, std::span<float> dq,
-                        std::span<float> dk, std::span<float> dv, Memory& memory = HeapMemory());
+  absl::Status Backward(const LayerPlace& place, const Saved& saved, std::span<const float> dout,
+                        std::span<float> dq, std::span<float> dk, std::span<float> dv);
 
  private:
-  RingAttention(const RingShape& shape, AsyncCommunicator& ranks, kernels::ThreadPool* pool);
+  RingAttention(const RingShape& shape, RingRanks& ranks);
 
   size_t query_elements() const { return shape_.batch * tokens() * shape_.heads * shape_.head_dim; }
   size_t key_elements() const {
     return shape_.batch * tokens() * shape_.kv_heads * shape_.head_dim;
   }
   size_t lse_elements() const { return shape_.batch * tokens() * shape_.heads; }
-  kernels::AttentionShape Own() const;
 
-  // Which of this rank's queries see which keys of another rank.
-  struct Visible {
-    size_t first_query = 0;
+  // A chunk of this rank's queries that sees a chunk of keys: by number, 0 or 1.
+  struct Pair {
     size_t queries = 0;
-    size_t keys = 0;  // from the first key on
+    size_t keys = 0;
+    bool is_diagonal = false;       // the chunks are the same, so attention is causal
+    bool begins_queries = false;    // no pair before has these queries
+    bool begins_gradients = false;  // no pair of this step before has these keys
   };
-  Visible VisibleOf(int owner) const;
+  std::span<const Pair> PairsOf(int owner) const;
   // The rank whose keys this rank has in a step.
   int OwnerIn(int step) const;
-  // The rows of one head in this rank's tensor, from token `first` on.
-  template <class T>
-  HeadRows<T> RowsOf(T* tensor, size_t heads, size_t entry, size_t head, size_t first,
-                     size_t count) const;
+  // Calls `call` for each pair and batch entry.
+  static absl::Status ForEach(std::span<const Pair> pairs, size_t batch,
+                              absl::FunctionRef<absl::Status(const Pair&, size_t entry)> call);
+  // A chunk of a batch entry: of a tensor with so many heads, and of the numbers of its queries.
+  template <typename T>
+  kernels::HeadsView<T> ChunkOf(T* tensor, size_t heads, size_t entry, size_t chunk) const;
+  template <typename T>
+  T* LseOf(T* lse, size_t entry, size_t chunk) const;
 
   // A buffer that travels in the ring, and one into which the next comes.
   struct Travelling {
@@ -104,39 +108,48 @@ class RingAttention {
   };
   // The buffers of a pass. With one rank nothing travels.
   struct Room {
-    Travelling keys;       // K, then V
-    Travelling gradients;  // of the keys and values, as far as they are added up
-    FloatBlock delta;
-    // Workspace for attention to the own keys, then for attention to others' keys.
-    FloatBlock work;
-    std::span<float> shares;  // this rank's contribution to the gradients of one step
-    VisibleAttention::Room visible;
+    LayerMath& math;
+    Travelling keys = {};       // K, then V
+    Travelling gradients = {};  // of the keys and values, as far as they are added up
+    FloatBlock shares = {};     // this rank's contribution to the gradients of one step
+    // The results of one pair: out and lse, or dq, dk and dv.
+    FloatBlock queries = {}, others = {}, values = {};
   };
-  absl::StatusOr<Room> TakeForward(Memory& memory) const;
-  absl::StatusOr<Room> TakeBackward(Memory& memory) const;
+  absl::StatusOr<Room> TakeForward(const LayerPlace& place) const;
+  absl::StatusOr<Room> TakeBackward(const LayerPlace& place) const;
   absl::StatusOr<Travelling> TakeTravelling(Memory& memory, const char* what) const;
-  // Enough for `elements` elements and for the kernel, which do not use it at the same time.
-  absl::StatusOr<FloatBlock> TakeWork(Memory& memory, size_t elements) const;
 
-  absl::Status RunForward(std::span<const float> q, std::span<const float> k,
-                          std::span<const float> v, std::span<float> out, std::span<float> lse,
-                          Memory& memory);
-  absl::Status RunBackward(const Saved& saved, std::span<const float> dout, std::span<float> dq,
-                           std::span<float> dk, std::span<float> dv, Memory& memory);
-  // Calls `use_own` with this rank's own keys and values, then `use` for each further step.
-  absl::Status OverAllKeys(Travelling& keys, std::span<const float> k, std::span<const float> v,
-                           absl::FunctionRef<absl::Status()> use_own,
-                           absl::FunctionRef<absl::Status(int)> use);
-  absl::Status AttendToOwn(const Room& room, std::span<const float> q, std::span<const float> k,
-                           std::span<const float> v, std::span<float> out, std::span<float> lse);
-  absl::Status GradientsOfOwn(const Room& room, const Saved& saved, std::span<const float> dout,
-                              std::span<float> dq, std::span<float> dk, std::span<float> dv);
-  absl::Status MergeVisible(const Room& room, int owner, std::span<const float> q,
-                            std::span<float> out, std::span<float> lse);
+  // Keys and values, or their gradients.
+  template <typename T>
+  struct KeysAndValues {
+    T* k;
+    T* v;
+  };
+  template <typename T>
+  KeysAndValues<T> In(std::span<T> both) const {
+    return {both.data(), both.data() + key_elements()};
+  }
+
+  absl::Status RunForward(const LayerPlace& place, std::span<const float> q,
+                          std::span<const float> k, std::span<const float> v, std::span<float> out,
+                          std::span<float> lse);
+  absl::Status RunBackward(const LayerPlace& place, const Saved& saved, std::span<const float> dout,
+                           std::span<float> dq, std::span<float> dk, std::span<float> dv);
+  // Calls `use` with the owner of each rank's keys and values, this rank's own first.
+  absl::Status OverAllKeys(
+      Room& room, KeysAndValues<const float> own,
+      absl::FunctionRef<absl::Status(int owner, KeysAndValues<const float> keys)> use);
+  absl::Status Attend(const Room& room, int owner, std::span<const float> q,
+                      KeysAndValues<const float> keys, std::span<float> out, std::span<float> lse);
+  // `to` gets this rank's contribution to the gradients of the owner's keys and values.
+  absl::Status AttendBackward(const Room& room, int owner, const Saved& saved,
+                              KeysAndValues<const float> keys, std::span<const float> dout,
+                              std::span<float> dq, KeysAndValues<float> to);
   absl::Status AddToThoseOfOthers(Room& room, int owner, const Saved& saved,
-                                  std::span<const float> dout, std::span<float> dq);
-  absl::Status AddVisible(const Room& room, int owner, const Saved& saved,
-                          std::span<const float> dout, std::span<float> dq);
+                                  KeysAndValues<const float> keys, std::span<const float> dout,
+                                  std::span<float> dq);
+  // Copies keys, or their gradients, and values.
+  absl::Status Put(LayerMath& math, KeysAndValues<const float> from, KeysAndValues<float> to) const;
   // Begins to send a buffer to the next rank and to receive the previous rank's.
   void Pass(Travelling& tensors);
   // Waits for the received buffer, which then becomes `here`.
@@ -144,13 +157,12 @@ class RingAttention {
 
   RingShape shape_;
   Zigzag zigzag_;
-  AsyncCommunicator* ranks_;
-  kernels::ThreadPool* pool_;
-  VisibleAttention visible_;
+  RingRanks* ranks_;
+  kernels::AttentionShape of_chunk_;  // of one batch entry, without a causal mask
 };
 
-// The bytes that each of `ranks` ranks takes while a pass runs, without the alignment of blocks and
-// the workspace of matrix products.
+// The bytes that each of `ranks` ranks takes while a pass runs on the host, without the alignment
+// of blocks.
 enum class RingTurn : uint8_t { kForward, kBackward };
 size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size_t threads);
 

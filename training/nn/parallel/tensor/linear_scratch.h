@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "training/nn/parallel/host_layer_math.h"
+#include "training/nn/parallel/layer_math.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/tensor/host_layer_math.h"
-#include "training/nn/parallel/tensor/layer_math.h"
 #include "training/nn/parallel/tensor/local_products.h"
 
 namespace geminid::collectives {
@@ -33,6 +33,7 @@ class LinearScratch {
 
   Memory& memory() { return memory_; }
   LayerMath& math() { return math_; }
+  LayerPlace place() { return {math_, memory_}; }
   LocalProducts& products() { return products_; }
 
   // Contents undefined. RESOURCE_EXHAUSTED that says `what` of a cut layer finds no room.

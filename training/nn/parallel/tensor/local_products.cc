@@ -4,7 +4,7 @@
 
 #include "kernels/model/matmul/linear.h"
 #include "kernels/runtime/common/bfloat16.h"
-#include "training/nn/parallel/tensor/host_layer_math.h"
+#include "training/nn/parallel/host_layer_math.h"
 
 namespace geminid::collectives {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/model/matmul/matmul.h"
-#include "training/nn/parallel/tensor/layer_math.h"
+#include "training/nn/parallel/layer_math.h"
 #include "training/nn/parallel/tensor/tensor_grid.h"
 
 namespace geminid::collectives {

@@ -14,8 +14,8 @@
 #include "base/status_macros.h"
 #include "geminid/buffer.h"
 #include "kernels/runtime/common/bfloat16.h"
+#include "training/nn/parallel/layer_math.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/tensor/layer_math.h"
 #include "training/nn/parallel/tensor/linear_scratch.h"
 
 namespace geminid::collectives {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -17,23 +17,6 @@ namespace {
 using kernels::FromKernel;
 
 constexpr char kDense[] = "queries, keys and values of sharded layers and sequences";
-
-template <typename T>
-float ToFloat(T value) {
-  if constexpr (std::is_same_v<T, float>) {
-    return value;
-  } else {
-    return value.ToFloat();
-  }
-}
-template <typename T>
-T FromFloat(float value) {
-  if constexpr (std::is_same_v<T, float>) {
-    return value;
-  } else {
-    return T::FromFloat(value);
-  }
-}
 
 absl::Status CheckHeads(const AttentionOptions& options) {
   const size_t heads = options.heads, kv_heads = options.kv_heads, head_dim = options.head_dim;
@@ -75,10 +58,6 @@ template <typename T>
 absl::StatusOr<std::unique_ptr<ParallelAttention<T>>> ParallelAttention<T>::Make(
     TensorGroups& groups, const AttentionOptions& options, LinearScratch& scratch) {
   GEMINID_RETURN_IF_ERROR(CheckHeads(options));
-  if (options.pieces != nullptr && !scratch.math().on_host()) {
-    return absl::InvalidArgumentError(
-        "pieces of sequences beside layers over a grid are attended to on the host alone");
-  }
   const TensorGrid& grid = groups.grid();
   // Every rank has whole heads and whole sequences.
   const ActivationLayout within = LayoutOfX(grid.mode(), LinearRole::kSecond);
@@ -158,25 +137,27 @@ typename ParallelAttention<T>::template KeptValues<Element> ParallelAttention<T>
 }
 
 template <typename T>
-void ParallelAttention<T>::Gather(std::span<const T> qkv, size_t section,
-                                  std::span<float> dense) const {
-  const kernels::HeadsView<const T> view = Section(qkv, section);
-  const size_t columns = outputs_.PartOf(section).count;
-  for (size_t at = 0, token = 0; at < dense.size(); at += columns, ++token) {
-    const T* const row = view.data + token * view.token_stride;
-    std::transform(row, row + columns, dense.data() + at, ToFloat<T>);
+absl::Status ParallelAttention<T>::Gather(std::span<const T> qkv, const Dense& to) const {
+  const size_t tokens = first().y.rows.count;
+  const std::span<float> sections[] = {to.q, to.k, to.v};
+  for (size_t i = 0; i < std::size(sections); ++i) {
+    const kernels::HeadsView<const T> view = Section(qkv, i);
+    GEMINID_RETURN_IF_ERROR(scratch_.math().template Of<T>().WidenRows(
+        tokens, outputs_.PartOf(i).count, view.data, view.token_stride, sections[i].data()));
   }
+  return absl::OkStatus();
 }
 
 template <typename T>
-void ParallelAttention<T>::Scatter(std::span<const float> dense, size_t section,
-                                   std::span<T> qkv) const {
-  const kernels::HeadsView<T> view = Section(qkv, section);
-  const size_t columns = outputs_.PartOf(section).count;
-  for (size_t at = 0, token = 0; at < dense.size(); at += columns, ++token) {
-    const float* const row = dense.data() + at;
-    std::transform(row, row + columns, view.data + token * view.token_stride, FromFloat<T>);
+absl::Status ParallelAttention<T>::Scatter(const Dense& from, std::span<T> qkv) const {
+  const size_t tokens = first().y.rows.count;
+  const std::span<const float> sections[] = {from.q, from.k, from.v};
+  for (size_t i = 0; i < std::size(sections); ++i) {
+    const kernels::HeadsView<T> view = Section(qkv, i);
+    GEMINID_RETURN_IF_ERROR(scratch_.math().template Of<T>().RoundRows(
+        tokens, outputs_.PartOf(i).count, sections[i].data(), view.data, view.token_stride));
   }
+  return absl::OkStatus();
 }
 
 template <typename T>
@@ -184,16 +165,6 @@ typename ParallelAttention<T>::Dense ParallelAttention<T>::Cut(std::span<float> 
   const size_t tokens = first().y.rows.count;
   const size_t q = tokens * outputs_.PartOf(0).count, k = tokens * outputs_.PartOf(1).count;
   return {.q = all.first(q), .k = all.subspan(q, k), .v = all.subspan(q + k)};
-}
-
-template <typename T>
-typename ParallelAttention<T>::Dense ParallelAttention<T>::GatherAll(std::span<const T> qkv,
-                                                                     std::span<float> all) const {
-  const Dense dense = Cut(all);
-  Gather(qkv, 0, dense.q);
-  Gather(qkv, 1, dense.k);
-  Gather(qkv, 2, dense.v);
-  return dense;
 }
 
 template <typename T>
@@ -250,9 +221,10 @@ template <typename T>
 absl::Status ParallelAttention<T>::AttendWithOthers(const KeptValues<T>& kept) {
   GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, OrTell(scratch_.Take(kDense, kept.qkv.size())));
   GEMINID_ASSIGN_OR_RETURN(const auto attended, Rounding(kept.attended));
-  const Dense dense = GatherAll(kept.qkv, all.all());
+  const Dense dense = Cut(all.all());
+  GEMINID_RETURN_IF_ERROR(TellIfRefused(groups_, Gather(kept.qkv, dense)));
   GEMINID_RETURN_IF_ERROR(TellIfRefused(
-      groups_, options_.pieces->Forward(scratch_.memory(), shape_, dense.q, dense.k, dense.v,
+      groups_, options_.pieces->Forward(scratch_.place(), shape_, dense.q, dense.k, dense.v,
                                         attended.all(), {kept.lse, Sums()})));
   return attended.Round();
 }
@@ -283,20 +255,18 @@ absl::Status ParallelAttention<T>::AttendBackwardWithOthers(const KeptValues<con
       OrTell(scratch_.Take("the gradients of queries, keys and values", dqkv.size())));
   GEMINID_ASSIGN_OR_RETURN(const Converted<float> out, Widened(kept.attended));
   GEMINID_ASSIGN_OR_RETURN(const Converted<float> dout, Widened(dattended));
-  const Dense dense = GatherAll(kept.qkv, all.all());
+  const Dense dense = Cut(all.all());
+  GEMINID_RETURN_IF_ERROR(TellIfRefused(groups_, Gather(kept.qkv, dense)));
   const Dense gradients = Cut(all_gradients.all());
   GEMINID_RETURN_IF_ERROR(TellIfRefused(
-      groups_, options_.pieces->Backward(scratch_.memory(), shape_,
+      groups_, options_.pieces->Backward(scratch_.place(), shape_,
                                          {.q = dense.q,
                                           .k = dense.k,
                                           .v = dense.v,
                                           .out = out.all(),
                                           .lse = std::span<const float>(kept.lse, Sums())},
                                          dout.all(), gradients.q, gradients.k, gradients.v)));
-  Scatter(gradients.q, 0, dqkv);
-  Scatter(gradients.k, 1, dqkv);
-  Scatter(gradients.v, 2, dqkv);
-  return absl::OkStatus();
+  return TellIfRefused(groups_, Scatter(gradients, dqkv));
 }
 
 template <typename T>

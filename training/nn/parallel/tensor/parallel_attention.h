@@ -125,15 +125,14 @@ class ParallelAttention {
   size_t Sums() const { return shape_.heads * second().x.rows.count; }
   size_t OfHeads() const { return Sums() * sizeof(float) / sizeof(T); }
 
-  // A section as a tensor of its own, in fp32: [tokens, its columns].
-  void Gather(std::span<const T> qkv, size_t section, std::span<float> dense) const;
-  void Scatter(std::span<const float> dense, size_t section, std::span<T> qkv) const;
-  // The three of them, one behind the other, in what holds as much as qkv.
+  // The sections as tensors of their own, in fp32: [tokens, its columns].
   struct Dense {
     std::span<float> q, k, v;
   };
+  // One behind the other, in what holds as much as qkv.
   Dense Cut(std::span<float> all) const;
-  Dense GatherAll(std::span<const T> qkv, std::span<float> all) const;
+  absl::Status Gather(std::span<const T> qkv, const Dense& to) const;
+  absl::Status Scatter(const Dense& from, std::span<T> qkv) const;
   // Hands on what this rank takes; if it was refused, those that it attends with are told, too.
   template <typename Taken>
   absl::StatusOr<Taken> OrTell(absl::StatusOr<Taken> taken);

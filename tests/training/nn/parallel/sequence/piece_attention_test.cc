@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/collectives/world.h"
+#include "training/nn/parallel/host_layer_math.h"
 
 namespace geminid::collectives {
 namespace {
@@ -94,10 +95,12 @@ Results RunOn(PieceAttention& attention, const Inputs& mine) {
   Results results = {Values(mine.q.size(), 7.0F), Values(mine.q.size(), 7.0F),
                      Values(mine.k.size(), 7.0F), Values(mine.k.size(), 7.0F)};
   Values lse(mine.q.size() / kWhole.head_dim, 7.0F);
-  EXPECT_EQ(attention.Forward(HeapMemory(), Mine(), mine.q, mine.k, mine.v, results.out, lse),
+  const auto math = MakeHostLayerMath(nullptr, HeapMemory());
+  const LayerPlace place = {*math, HeapMemory()};
+  EXPECT_EQ(attention.Forward(place, Mine(), mine.q, mine.k, mine.v, results.out, lse),
             absl::OkStatus());
-  EXPECT_EQ(attention.Backward(HeapMemory(), Mine(), {mine.q, mine.k, mine.v, results.out, lse},
-                               mine.dout, results.dq, results.dk, results.dv),
+  EXPECT_EQ(attention.Backward(place, Mine(), {mine.q, mine.k, mine.v, results.out, lse}, mine.dout,
+                               results.dq, results.dk, results.dv),
             absl::OkStatus());
   return results;
 }
@@ -107,7 +110,7 @@ TEST(PieceAttention, ByExchangesOfHeads_HasTheBitsOfOnePlaceAndReceivesTheClosed
   const Results whole = InOnePlace(in);
   Communicators world = LocalBackend().connect(kRanks, absl::Seconds(60));
   ForEachRank(world, [&](Communicator& rank) {
-    const auto attention = MakeHeadsOfPieces(rank, nullptr);
+    const auto attention = MakeHeadsOfPieces(rank);
     const Inputs mine = PiecesOf(in, rank.Rank());
     const auto received = [&] {
       return rank.Stats().peers[static_cast<size_t>(1 - rank.Rank())].bytes_received;
@@ -135,14 +138,15 @@ TEST(PieceAttention, OfHeadsThatRanksDoNotDivide_IsRefusedByExchangesAndNotByThe
     const size_t queries = mine.batch * mine.sequence * mine.heads * mine.head_dim;
     const Values q(queries, 1.0F), k(queries / mine.heads, 1.0F);
     Values out(queries), lse(queries / mine.head_dim);
-    const absl::Status status =
-        MakeHeadsOfPieces(rank, nullptr)->Forward(HeapMemory(), mine, q, k, k, out, lse);
+    const auto math = MakeHostLayerMath(nullptr, HeapMemory());
+    const LayerPlace place = {*math, HeapMemory()};
+    const absl::Status status = MakeHeadsOfPieces(rank)->Forward(place, mine, q, k, k, out, lse);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("4 heads of queries and 1 of keys cannot be shared out over 2 ranks"));
     const auto queue = AsyncCommunicator::Start(rank.Duplicate("ring").value()).value();
-    EXPECT_EQ(MakeRingOfPieces(*queue, nullptr)->Forward(HeapMemory(), mine, q, k, k, out, lse),
-              absl::OkStatus());
+    HostRingRanks ring(*queue);
+    EXPECT_EQ(MakeRingOfPieces(ring)->Forward(place, mine, q, k, k, out, lse), absl::OkStatus());
     // All keys and values are equal, so every mean of values equals them, too.
     for (const float value : out) EXPECT_NEAR(value, 1, 1e-6);
   });

@@ -10,6 +10,7 @@
 
 #include "tests/collectives/hierarchical/hierarchical_world.h"
 #include "tests/collectives/world.h"
+#include "training/nn/parallel/host_layer_math.h"
 
 namespace geminid::collectives {
 namespace {
@@ -120,6 +121,21 @@ std::vector<T> PartOf(const std::vector<T>& whole, size_t outer, const Zigzag& z
   return part;
 }
 
+// The log-sum-exps [batch, heads, tokens] of a rank in the order of the ring: [batch, 2 chunks,
+// heads, tokens of a chunk].
+Exact InChunks(const Exact& lse, const RingShape& shape, size_t chunk) {
+  Exact chunks;
+  for (size_t entry = 0; entry < shape.batch; ++entry) {
+    for (const size_t first : {size_t{0}, chunk}) {
+      for (size_t head = 0; head < shape.heads; ++head) {
+        const size_t row = (entry * shape.heads + head) * 2 * chunk + first;
+        for (size_t token = 0; token < chunk; ++token) chunks.push_back(lse[row + token]);
+      }
+    }
+  }
+  return chunks;
+}
+
 struct Results {
   Values out, lse, dq, dk, dv;
   friend bool operator==(const Results&, const Results&) = default;
@@ -132,7 +148,8 @@ std::unique_ptr<AsyncCommunicator> Queue(Communicator& rank) {
 }
 
 Results RunOn(AsyncCommunicator& rank, const RingShape& shape, const Inputs& in) {
-  auto ring = RingAttention::Make(shape, rank);
+  HostRingRanks ranks(rank);
+  auto ring = RingAttention::Make(shape, ranks);
   EXPECT_TRUE(ring.ok()) << ring.status();
   const Zigzag zigzag = {.sequence = shape.sequence,
                          .ranks = static_cast<size_t>(rank.WorldSize())};
@@ -149,10 +166,12 @@ Results RunOn(AsyncCommunicator& rank, const RingShape& shape, const Inputs& in)
   results.dq.assign(q.size(), 7.0f);
   results.dk.assign(k.size(), 7.0f);
   results.dv.assign(k.size(), 7.0f);
-  EXPECT_EQ(ring->Forward(q, k, v, results.out, results.lse), absl::OkStatus());
-  EXPECT_EQ(
-      ring->Backward({q, k, v, results.out, results.lse}, dout, results.dq, results.dk, results.dv),
-      absl::OkStatus());
+  const auto math = MakeHostLayerMath(nullptr, HeapMemory());
+  const LayerPlace place = {*math, HeapMemory()};
+  EXPECT_EQ(ring->Forward(place, q, k, v, results.out, results.lse), absl::OkStatus());
+  EXPECT_EQ(ring->Backward(place, {q, k, v, results.out, results.lse}, dout, results.dq, results.dk,
+                           results.dv),
+            absl::OkStatus());
   return results;
 }
 
@@ -188,7 +207,9 @@ TEST(RingAttention, AnyNumberOfRanks_GivesDenseAttentionToRounding) {
         };
         const size_t queries = shape.heads * shape.head_dim, keys = shape.kv_heads * shape.head_dim;
         ExpectClose(found.out, own(dense.out, shape.batch, queries), 8, "out");
-        ExpectClose(found.lse, own(dense.lse, shape.batch * shape.heads, 1), 8, "lse");
+        ExpectClose(found.lse,
+                    InChunks(own(dense.lse, shape.batch * shape.heads, 1), shape, zigzag.chunk()),
+                    8, "lse");
         ExpectClose(found.dq, own(dense.dq, shape.batch, queries), 32, "dq");
         ExpectClose(found.dk, own(dense.dk, shape.batch, keys), 32, "dk");
         ExpectClose(found.dv, own(dense.dv, shape.batch, keys), 32, "dv");
@@ -276,23 +297,27 @@ TEST(RingAttention, WhatCannotBeCut_IsRefused) {
   Communicators world = LocalBackend().connect(2, absl::Seconds(60));
   ForEachRank(world, [&](Communicator& rank) {
     const auto queue = Queue(rank);
+    HostRingRanks ranks(*queue);
+    const auto math = MakeHostLayerMath(nullptr, HeapMemory());
+    const LayerPlace place = {*math, HeapMemory()};
     RingShape shape = {
         .batch = 1, .sequence = 6, .heads = 2, .kv_heads = 1, .head_dim = 2, .scale = 1};
-    EXPECT_THAT(std::string(RingAttention::Make(shape, *queue).status().message()),
+    EXPECT_THAT(std::string(RingAttention::Make(shape, ranks).status().message()),
                 testing::HasSubstr("6 tokens cannot be divided into 4 chunks"));
     shape.sequence = 8;
     shape.kv_heads = 3;
-    EXPECT_EQ(RingAttention::Make(shape, *queue).status().code(),
+    EXPECT_EQ(RingAttention::Make(shape, ranks).status().code(),
               absl::StatusCode::kInvalidArgument);
     shape.kv_heads = 1;
-    auto ring = RingAttention::Make(shape, *queue);
+    auto ring = RingAttention::Make(shape, ranks);
     ASSERT_TRUE(ring.ok()) << ring.status();
     Values q(16), k(8), v(8), out(16), lse(8), shorter(7);
-    EXPECT_THAT(std::string(ring->Forward(q, shorter, v, out, lse).message()),
+    EXPECT_THAT(std::string(ring->Forward(place, q, shorter, v, out, lse).message()),
                 testing::HasSubstr("k has 7 elements; this rank's part has 8"));
-    EXPECT_EQ(ring->Forward(q, k, v, out, shorter).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(ring->Forward(place, q, k, v, out, shorter).code(),
+              absl::StatusCode::kInvalidArgument);
     Values dq(16), dk(8), dv(8), dout(16);
-    EXPECT_EQ(ring->Backward({q, k, v, out, lse}, dout, dq, shorter, dv).code(),
+    EXPECT_EQ(ring->Backward(place, {q, k, v, out, lse}, dout, dq, shorter, dv).code(),
               absl::StatusCode::kInvalidArgument);
   });
 }

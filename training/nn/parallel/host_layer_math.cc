@@ -1,4 +1,4 @@
-#include "training/nn/parallel/tensor/host_layer_math.h"
+#include "training/nn/parallel/host_layer_math.h"
 
 #include <cstring>
 
@@ -85,6 +85,20 @@ class HostOperandMath final : public OperandMath<T> {
     for (size_t i = 0; i < values.size(); ++i) Store(ToFloat(sum[i]) + values[i], &sum[i]);
     return absl::OkStatus();
   }
+  absl::Status WidenRows(size_t rows, size_t columns, const T* from, size_t stride,
+                         float* to) override {
+    for (size_t row = 0; row < rows; ++row) {
+      GEMINID_RETURN_IF_ERROR(Widen({from + row * stride, columns}, to + row * columns));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status RoundRows(size_t rows, size_t columns, const float* from, T* to,
+                         size_t stride) override {
+    for (size_t row = 0; row < rows; ++row) {
+      GEMINID_RETURN_IF_ERROR(Round({from + row * columns, columns}, to + row * stride));
+    }
+    return absl::OkStatus();
+  }
   absl::Status Transpose(size_t rows, size_t columns, const T* from, T* to) override {
     return FromKernel(kernels::TransposeMatrix(rows, columns, from, to), "transpose");
   }
@@ -169,8 +183,17 @@ class HostLayerMath final : public LayerMath {
   absl::Status Download(const void* from, size_t bytes, void* to) override {
     return Copy(from, bytes, to);
   }
+  absl::Status Upload(const void* from, size_t bytes, void* to) override {
+    return Copy(from, bytes, to);
+  }
   absl::Status AddBias(size_t rows, size_t columns, const float* bias, float* x) override {
     return FromKernel(kernels::BiasAdd(rows, columns, bias, x), "bias");
+  }
+
+  absl::Status MergeAttention(const kernels::MergeShape& shape, const float* other,
+                              const float* other_lse, float* out, float* lse) override {
+    return FromKernel(kernels::MergeAttention(shape, other, other_lse, out, lse),
+                      "merge of attention");
   }
 
   absl::Status NormSum(const kernels::NormPart& part, const float* x, float* sum) override {

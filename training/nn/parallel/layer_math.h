@@ -4,8 +4,8 @@
 //
 // For every call: addresses are in the layers' memory, and workspaces come from it. INTERNAL: a
 // kernel refused its arguments. RESOURCE_EXHAUSTED: there is no memory for a workspace.
-#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_MATH_H_
-#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_MATH_H_
+#ifndef GEMINID_TRAINING_NN_PARALLEL_LAYER_MATH_H_
+#define GEMINID_TRAINING_NN_PARALLEL_LAYER_MATH_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -18,12 +18,14 @@
 #include "base/status_macros.h"
 #include "kernels/model/activation/swiglu.h"
 #include "kernels/model/attention/attention.h"
+#include "kernels/model/attention/merge_attention.h"
 #include "kernels/model/cross_entropy/cross_entropy_part.h"
 #include "kernels/model/embedding/embedding.h"
 #include "kernels/model/matmul/matmul.h"
 #include "kernels/model/normalisation/norm_part.h"
 #include "kernels/model/rotary/rotary.h"
 #include "kernels/runtime/common/bfloat16.h"
+#include "training/nn/parallel/memory.h"
 
 namespace geminid::collectives {
 
@@ -52,6 +54,11 @@ class OperandMath {
   virtual absl::Status AddWide(std::span<const T> values, float* sum) = 0;
   // sum += values, rounded to T.
   virtual absl::Status AddRounded(std::span<const float> values, T* sum) = 0;
+  // Copy some columns of a matrix, whose rows are `stride` elements apart, to or from a dense one.
+  virtual absl::Status WidenRows(size_t rows, size_t columns, const T* from, size_t stride,
+                                 float* to) = 0;
+  virtual absl::Status RoundRows(size_t rows, size_t columns, const float* from, T* to,
+                                 size_t stride) = 0;
   // to[columns, rows] = the transpose of from[rows, columns].
   virtual absl::Status Transpose(size_t rows, size_t columns, const T* from, T* to) = 0;
   virtual absl::Status TransposeRounded(size_t rows, size_t columns, const float* from, T* to) = 0;
@@ -95,8 +102,14 @@ class LayerMath {
   virtual absl::Status Copy(const void* from, size_t bytes, void* to) = 0;
   // Copies to host memory, and waits for all queued work.
   virtual absl::Status Download(const void* from, size_t bytes, void* to) = 0;
+  // Copies from host memory. The caller may change `from` when this returns.
+  virtual absl::Status Upload(const void* from, size_t bytes, void* to) = 0;
   // Adds `bias` to each row of x.
   virtual absl::Status AddBias(size_t rows, size_t columns, const float* bias, float* x) = 0;
+
+  // kernels/model/attention/merge_attention.h
+  virtual absl::Status MergeAttention(const kernels::MergeShape& shape, const float* other,
+                                      const float* other_lse, float* out, float* lse) = 0;
 
   // --- norms: kernels/model/normalisation/norm_part.h ---
   virtual absl::Status NormSum(const kernels::NormPart& part, const float* x, float* sum) = 0;
@@ -141,6 +154,12 @@ class LayerMath {
   virtual OperandMath<kernels::BFloat16>& OfBFloat16() = 0;
 };
 
+// Where layers compute: the arithmetic, and memory for what it works on.
+struct LayerPlace {
+  LayerMath& math;
+  Memory& memory;
+};
+
 // Values of the layers' memory that the host reads: on the host the values themselves, else a copy.
 template <typename T>
 class OnHost {
@@ -169,4 +188,4 @@ class OnHost {
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_MATH_H_
+#endif  // GEMINID_TRAINING_NN_PARALLEL_LAYER_MATH_H_

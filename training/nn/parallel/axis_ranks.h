@@ -1,7 +1,7 @@
 // The ranks along one axis of a grid, for buffers in the memory of the device that computes the
 // layers.
-#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_AXIS_RANKS_H_
-#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_AXIS_RANKS_H_
+#ifndef GEMINID_TRAINING_NN_PARALLEL_AXIS_RANKS_H_
+#define GEMINID_TRAINING_NN_PARALLEL_AXIS_RANKS_H_
 
 #include <cstring>
 #include <string>
@@ -63,4 +63,4 @@ class HostAxisRanks final : public AxisRanks {
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_AXIS_RANKS_H_
+#endif  // GEMINID_TRAINING_NN_PARALLEL_AXIS_RANKS_H_

@@ -1,6 +1,6 @@
 // The arithmetic of layers whose memory is the host's.
-#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_HOST_LAYER_MATH_H_
-#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_HOST_LAYER_MATH_H_
+#ifndef GEMINID_TRAINING_NN_PARALLEL_HOST_LAYER_MATH_H_
+#define GEMINID_TRAINING_NN_PARALLEL_HOST_LAYER_MATH_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "training/nn/parallel/layer_math.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/tensor/layer_math.h"
 
 namespace geminid::collectives {
 
@@ -23,4 +23,4 @@ size_t HostColumnSumBytes(size_t rows, size_t columns);
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_HOST_LAYER_MATH_H_
+#endif  // GEMINID_TRAINING_NN_PARALLEL_HOST_LAYER_MATH_H_

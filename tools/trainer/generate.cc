@@ -19,7 +19,6 @@
 #include "training/nn/parameter_source.h"
 #include "training/ranks/model_place.h"
 #include "training/ranks/threads.h"
-#include "training/settings/device_check.h"
 #include "training/settings/device_need.h"
 #include "training/settings/flag_words.h"
 #include "training/settings/rank_share.h"
@@ -91,7 +90,6 @@ class Generator {
                                                      kernels::ThreadsOf(threads_.get())),
                                 BetweenSteps{}));
     GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_, Tokens::kAlone));
-    GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options_.run.model, place_->on_gpu()));
     model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type,
                              TilingOf(options_.run), threads_.get(), place_->math());
     std::vector<zero::Parameter> parameters;

@@ -14,7 +14,6 @@
 #include "training/nn/part_source.h"
 #include "training/ranks/driver_watch.h"
 #include "training/ranks/engine_source.h"
-#include "training/settings/device_check.h"
 #include "training/settings/rank_share.h"
 #include "training/settings/tensor_share.h"
 #include "training/transformer/activations.h"
@@ -78,7 +77,6 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
                                    collectives::Communicator* ranks) {
   const TrainOptions& options = around_.options;
   GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(around_.session, Tokens::kTogether));
-  GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
   if (options.parallel.sequence > 1) {
     GEMINID_ASSIGN_OR_RETURN(auto sharing, ConnectAlong(TrafficAxis::kSequence, {kSequenceAxis}));
     GEMINID_ASSIGN_OR_RETURN(

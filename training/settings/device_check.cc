@@ -13,11 +13,4 @@ absl::Status CheckDevice(const DeviceDescription& device, bool wants_gpu) {
       "GEMINID_SOCKET out, so that this run starts a daemon with the machine's GPUs"));
 }
 
-absl::Status CheckModelOnDevice(const ModelConfig& model, bool on_gpu) {
-  if (!on_gpu || !model.routed()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the ", Name(model.family),
-                                                 " family does not support GPUs yet; take a daemon "
-                                                 "without GPUs, or a model of the llama family"));
-}
-
 }  // namespace geminid::trainer

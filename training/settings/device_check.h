@@ -1,18 +1,14 @@
-// Checks that the trainer can use a device, and can run a model on it.
+// Checks that the trainer can use a device.
 #ifndef GEMINID_TRAINING_SETTINGS_DEVICE_CHECK_H_
 #define GEMINID_TRAINING_SETTINGS_DEVICE_CHECK_H_
 
 #include "absl/status/status.h"
 #include "geminid/types.h"
-#include "training/models/model_config.h"
 
 namespace geminid::trainer {
 
 // `wants_gpu`: --device cuda was given, so any other device is FAILED_PRECONDITION.
 absl::Status CheckDevice(const DeviceDescription& device, bool wants_gpu);
-
-// INVALID_ARGUMENT for a model that a GPU has no kernels for.
-absl::Status CheckModelOnDevice(const ModelConfig& model, bool on_gpu);
 
 }  // namespace geminid::trainer
 

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/status_macros.h"
+#include "training/transformer/host_rows.h"
 
 namespace geminid::trainer {
 namespace {
@@ -91,10 +92,13 @@ absl::Status ActivateBackward(const Resources& resources, const MlpMatrices& pla
 // A row's output is weight W2 a, and `gradient` is the gradient with respect to weight a. Adds a's
 // part to the weight's gradient. Then replaces a by weight a, and `gradient` by the gradient of a.
 template <typename T>
-void Weigh(const RowWeights& rows, Matrix<T> activated, Matrix<T> gradient) {
+absl::Status Weigh(const Resources& resources, const RowWeights& rows, Matrix<T> activated,
+                   Matrix<T> gradient) {
+  GEMINID_ASSIGN_OR_RETURN(const auto as, HostRows<T>::Of(resources, *rows.memory, activated));
+  GEMINID_ASSIGN_OR_RETURN(const auto ds, HostRows<T>::Of(resources, *rows.memory, gradient));
   for (size_t row = 0; row < activated.rows; ++row) {
-    T* const a = activated.Rows(row, 1).data;
-    T* const d = gradient.Rows(row, 1).data;
+    T* const a = as.rows().Rows(row, 1).data;
+    T* const d = ds.rows().Rows(row, 1).data;
     const float weight = rows.weights[row];
     double sum = 0;
     for (size_t i = 0; i < activated.cols; ++i) {
@@ -104,6 +108,8 @@ void Weigh(const RowWeights& rows, Matrix<T> activated, Matrix<T> gradient) {
     }
     rows.gradients[row] += static_cast<float>(sum);
   }
+  GEMINID_RETURN_IF_ERROR(as.GiveBack(resources));
+  return ds.GiveBack(resources);
 }
 
 // The backward pass of a group of columns.
@@ -132,7 +138,9 @@ struct Backward {
       const Matrix<T> dactivated(storage.data(), x.rows, count);
       GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
           resources, dy, WeightOf<T>(use, places.output).Inputs(first, count), dactivated));
-      if (weights.weights != nullptr) Weigh<T>(weights, columns.activated, dactivated);
+      if (weights.weights != nullptr) {
+        GEMINID_RETURN_IF_ERROR(Weigh<T>(resources, weights, columns.activated, dactivated));
+      }
       GEMINID_RETURN_IF_ERROR(
           BackwardWeight<T>(resources, dy, columns.activated,
                             {places.output, LayerPiece::Of::kInputs, first, count}, use));

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "training/nn/compute.h"
+#include "training/nn/parallel/memory.h"
 
 namespace geminid::trainer {
 
@@ -25,6 +26,8 @@ struct KeptColumns {
 struct RowWeights {
   const float* weights = nullptr;
   float* gradients = nullptr;
+  // Host memory for copies of a GPU's values. Set if `weights` is.
+  collectives::Memory* memory = nullptr;
 };
 
 // sum += the MLP of x, without its last bias. x is dense. Fills `kept`, which may have fewer rows.

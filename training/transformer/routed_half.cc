@@ -6,6 +6,7 @@
 
 #include "base/status_macros.h"
 #include "training/nn/parallel/experts/routing.h"
+#include "training/transformer/host_rows.h"
 #include "training/transformer/norm_layer.h"
 #include "training/transformer/output_sum.h"
 #include "training/transformer/routed_rows.h"
@@ -30,18 +31,20 @@ struct ExpertRows {
   }
 };
 
-// to = the rows of `from` for the expert's tokens, then zeros.
+// to = the rows of `from`, in host memory, for the expert's tokens, then zeros.
 template <typename T>
-absl::Status Gather(const Resources& resources, const ExpertRows& expert, Matrix<const T> from,
-                    Matrix<T> to) {
+absl::Status Gather(const Resources& resources, collectives::Memory& memory,
+                    const ExpertRows& expert, Matrix<const T> from, Matrix<T> to) {
+  GEMINID_ASSIGN_OR_RETURN(const auto written, HostRows<T>::Unread(resources, memory, to));
   for (size_t r = 0; r < expert.rows.size(); ++r) {
-    std::copy_n(from.Rows(expert.rows[r].token, 1).data, from.cols, to.Rows(r, 1).data);
+    std::copy_n(from.Rows(expert.rows[r].token, 1).data, from.cols, written.rows().Rows(r, 1).data);
   }
-  const Matrix<T> rest = to.Rows(expert.rows.size(), to.rows - expert.rows.size());
-  return KernelsFor<T>(resources).Zero(resources, rest.data, rest.size() * sizeof(T));
+  const size_t rest = to.rows - expert.rows.size();
+  std::fill_n(written.rows().Rows(expert.rows.size(), rest).data, rest * to.cols, T());
+  return written.GiveBack(resources);
 }
 
-// Adds each row, times weight(row), to the row of its token.
+// Adds each row, times weight(row), to the row of its token. In host memory.
 template <typename WeightOfRow>
 void Scatter(const ExpertRows& expert, Matrix<const float> from, WeightOfRow weight,
              Matrix<float> to) {
@@ -61,6 +64,9 @@ absl::Status ExpertsForward(const Resources& resources, const HalfContext& conte
                             const KeptMlp<T>* kept) {
   GEMINID_ASSIGN_OR_RETURN(auto x_rows, Scratch<T>::Allocate(resources, n.size()));
   GEMINID_ASSIGN_OR_RETURN(auto y_rows, Scratch<float>::Allocate(resources, n.size()));
+  collectives::Memory& memory = MemoryOfRows(context);
+  GEMINID_ASSIGN_OR_RETURN(const auto read, HostRows<const T>::Of(resources, memory, n));
+  GEMINID_ASSIGN_OR_RETURN(const auto sums, HostRows<float>::Of(resources, memory, sum));
   for (size_t e = 0; e < places.experts.size(); ++e) {
     const ExpertPlaces& expert = places.experts[e];
     GEMINID_ASSIGN_OR_RETURN(auto expert_use, experts.source.Use(experts.pass, expert.all));
@@ -68,18 +74,20 @@ absl::Status ExpertsForward(const Resources& resources, const HalfContext& conte
     if (!rows.rows.empty()) {
       const Matrix<T> in(x_rows.data(), rows.computed, n.cols);
       const Matrix<float> y(y_rows.data(), rows.computed, n.cols);
-      GEMINID_RETURN_IF_ERROR(Gather<T>(resources, rows, n, in));
+      GEMINID_RETURN_IF_ERROR(Gather<T>(resources, memory, rows, read.rows(), in));
       GEMINID_RETURN_IF_ERROR(
           KernelsFor<T>(resources).Zero(resources, y.data, y.size() * sizeof(float)));
       GEMINID_RETURN_IF_ERROR(MlpForward<T>(resources, expert, *expert_use,
                                             context.tiling.mlp_columns, in, y,
                                             RowsOf(kept, rows.first, rows.rows.size())));
+      GEMINID_ASSIGN_OR_RETURN(const auto computed, HostRows<float>::Of(resources, memory, y));
       Scatter(
-          rows, y, [&](size_t r) { return routing.WeightOf(rows.rows[r]); }, sum);
+          rows, computed.rows(), [&](size_t r) { return routing.WeightOf(rows.rows[r]); },
+          sums.rows());
     }
     GEMINID_RETURN_IF_ERROR(expert_use->Finish());
   }
-  return absl::OkStatus();
+  return sums.GiveBack(resources);
 }
 
 // The backward pass of all experts.
@@ -90,8 +98,9 @@ struct ExpertsBackward {
   const RoutedPlaces& places;
   const ExpertSource& experts;
   const Routing& routing;
+  // In host memory; gradients are added to dn.
   const Matrix<const T> n, dy;
-  const Matrix<float> dn;  // gradients are added here
+  const Matrix<float> dn;
   const KeptMlp<T>* kept;
   // Memory for the rows of one expert.
   Scratch<T> x_rows, dy_rows;
@@ -124,16 +133,18 @@ struct ExpertsBackward {
     const Matrix<T> x(x_rows.data(), rows.computed, n.cols);
     const Matrix<T> dout(dy_rows.data(), rows.computed, n.cols);
     const Matrix<float> dx(dx_rows.data(), rows.computed, n.cols);
-    GEMINID_RETURN_IF_ERROR(Gather<T>(resources, rows, n, x));
-    GEMINID_RETURN_IF_ERROR(Gather<T>(resources, rows, dy, dout));
+    collectives::Memory& memory = MemoryOfRows(context);
+    GEMINID_RETURN_IF_ERROR(Gather<T>(resources, memory, rows, n, x));
+    GEMINID_RETURN_IF_ERROR(Gather<T>(resources, memory, rows, dy, dout));
     std::vector<float> weights(rows.computed), gradients(rows.computed);
     std::ranges::transform(rows.rows, weights.begin(),
                            [this](const RoutedRow& row) { return routing.WeightOf(row); });
     GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, expert, use, context.tiling.mlp_columns, x,
                                            dout, dx, RowsOf(kept, rows.first, rows.rows.size()),
-                                           {weights.data(), gradients.data()}));
+                                           {weights.data(), gradients.data(), &memory}));
+    GEMINID_ASSIGN_OR_RETURN(const auto computed, HostRows<float>::Of(resources, memory, dx));
     Scatter(
-        rows, dx, [](size_t) { return 1.0F; }, dn);
+        rows, computed.rows(), [](size_t) { return 1.0F; }, dn);
     for (size_t r = 0; r < rows.rows.size(); ++r) {
       const RoutedRow& row = rows.rows[r];
       weight_gradients[row.token * routing.options.choices + row.choice] = gradients[r];
@@ -190,12 +201,17 @@ absl::Status RoutedHalfBackward(const Resources& resources, const HalfContext& c
     GEMINID_RETURN_IF_ERROR(SpreadBackward<T>(resources, context, places, experts, routing, n, dy,
                                               dn, weight_gradients));
   } else {
-    ExpertsBackward<T> backward = {resources, context, places, experts, routing, n,
-                                   dy,        dn,      kept,   {},      {},      {}};
+    collectives::Memory& memory = MemoryOfRows(context);
+    GEMINID_ASSIGN_OR_RETURN(const auto ns, HostRows<const T>::Of(resources, memory, n));
+    GEMINID_ASSIGN_OR_RETURN(const auto dys, HostRows<const T>::Of(resources, memory, dy));
+    GEMINID_ASSIGN_OR_RETURN(const auto dns, HostRows<float>::Of(resources, memory, dn));
+    ExpertsBackward<T> backward = {resources,  context,    places, experts, routing, ns.rows(),
+                                   dys.rows(), dns.rows(), kept,   {},      {},      {}};
     GEMINID_RETURN_IF_ERROR(backward.Allocate());
     for (size_t e = 0; e < places.experts.size(); ++e) {
       GEMINID_RETURN_IF_ERROR(backward.Run(e, weight_gradients));
     }
+    GEMINID_RETURN_IF_ERROR(dns.GiveBack(resources));
   }
   GEMINID_RETURN_IF_ERROR(
       RouterBackward<T>(resources, context, places, use, routing, weight_gradients, n, dn));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "training/transformer/host_rows.h"
 
 namespace geminid::trainer {
 
@@ -24,11 +25,13 @@ absl::StatusOr<Routing> RouteTokens(const Resources& resources, const HalfContex
   const Matrix<float> logits(storage.data(), n.rows, experts);
   GEMINID_RETURN_IF_ERROR(
       (Forward<T, float>(resources, n, WeightOf<T>(use, places.router), logits)));
+  GEMINID_ASSIGN_OR_RETURN(const auto read,
+                           HostRows<float>::Of(resources, MemoryOfRows(context), logits));
   return collectives::Route({.experts = experts,
                              .choices = context.config->experts_per_token,
                              .capacity_factor = context.expert_capacity,
                              .capacity_group = context.shape.sequence_length},
-                            {logits.data, logits.size()});
+                            {read.rows().data, logits.size()});
 }
 
 template <typename T>
@@ -54,8 +57,8 @@ absl::Status RouterBackward(const Resources& resources, const HalfContext& conte
       {.scale = static_cast<double>(context.balance_scale), .group = context.shape.sequence_length},
       logits));
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, logits.size()));
-  GEMINID_RETURN_IF_ERROR(
-      KernelsFor<T>(resources).Round(resources, logits.data(), logits.size(), storage.data()));
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).UploadRounded(resources, logits.data(),
+                                                                 logits.size(), storage.data()));
   const Matrix<const T> gradient(storage.data(), n.rows, places.router.out);
   GEMINID_RETURN_IF_ERROR((BackwardInput<T, float>(
       resources, gradient, WeightOf<T>(use, places.router), dn, /*accumulate=*/true)));

@@ -326,7 +326,6 @@ TEST_F(ExpertTraining, OfProcesses_HasTheBitsOfThreads) {
 TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
   for (const auto& [words, why] : std::vector<std::pair<Words, const char*>>{
            {{"--lora-rank", "2"}, "adapters do not support models with experts yet"},
-           {{"--device", "cuda"}, "does not support GPUs yet"},
            {{"--parallel", "expert=3"}, "must divide the model's 4 experts by 3"},
            {{"--parallel", "expert=2,pipeline=4"}, "a layer for each stage"},
            {{"--parallel", "expert=2,pipeline=zbv:2", "--layers", "4"}, "models with experts"},

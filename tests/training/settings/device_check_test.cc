@@ -33,14 +33,5 @@ TEST(CheckDevice, HostDeviceWhereAGpuWasAskedFor_IsRefusedByNameWithAWayOut) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("geminictl status"));
 }
 
-TEST(CheckModelOnDevice, ExpertsOnAGpu_AreRefused) {
-  const ModelConfig mixtral = *FindPreset("mixtral-tiny"), llama = *FindPreset("llama-tiny");
-  EXPECT_TRUE(CheckModelOnDevice(mixtral, /*on_gpu=*/false).ok());
-  EXPECT_TRUE(CheckModelOnDevice(llama, /*on_gpu=*/true).ok());
-  const absl::Status status = CheckModelOnDevice(mixtral, /*on_gpu=*/true);
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("does not support GPUs yet"));
-}
-
 }  // namespace
 }  // namespace geminid::trainer

@@ -25,7 +25,6 @@
 #include "tools/trainer/flags/schedule_flags.h"
 #include "training/models/fine_tuning.h"
 #include "training/models/huggingface.h"
-#include "training/settings/device_check.h"
 #include "training/settings/evaluation_flags.h"
 #include "training/settings/flag_words.h"
 #include "training/settings/outputs.h"
@@ -213,7 +212,6 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
   GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
-  GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, options.wants_gpu));
   GEMINID_RETURN_IF_ERROR(CheckParallel(options));
   if (flags.eval_only) GEMINID_RETURN_IF_ERROR(MakeEvaluation(&options));
   if (options.epochs == 0) GEMINID_RETURN_IF_ERROR(CheckResumed(&options));

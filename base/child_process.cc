@@ -50,15 +50,16 @@ class Settings {
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;
 
-  // First copies to numbers above all of the child's: otherwise one gift could close another, and a
-  // gift with the same number on both sides would stay close-on-exec.
-  absl::Status Give(const std::vector<ChildProgram::Gift>& gifts) {
+  // First copies to numbers above all of the child's: otherwise one passed descriptor could close
+  // another, and a passed descriptor with the same number on both sides would stay close-on-exec.
+  absl::Status Give(const std::vector<ChildProgram::PassedDescriptor>& descriptors) {
     int free_from = STDERR_FILENO + 1;
-    for (const ChildProgram::Gift& gift : gifts) free_from = std::max(free_from, gift.theirs + 1);
-    for (const ChildProgram::Gift& gift : gifts) {
-      UniqueFd& copy = copies_.emplace_back(fcntl(gift.ours, F_DUPFD_CLOEXEC, free_from));
+    for (const ChildProgram::PassedDescriptor& passed : descriptors)
+      free_from = std::max(free_from, passed.theirs + 1);
+    for (const ChildProgram::PassedDescriptor& passed : descriptors) {
+      UniqueFd& copy = copies_.emplace_back(fcntl(passed.ours, F_DUPFD_CLOEXEC, free_from));
       if (!copy.valid()) return SystemError(errno, "fcntl(F_DUPFD)", "a descriptor for a program");
-      posix_spawn_file_actions_adddup2(&actions_, copy.get(), gift.theirs);
+      posix_spawn_file_actions_adddup2(&actions_, copy.get(), passed.theirs);
     }
     return absl::OkStatus();
   }
@@ -84,7 +85,7 @@ std::vector<char*> PointersTo(const std::vector<std::string>& texts) {
 
 absl::StatusOr<pid_t> StartChild(const ChildProgram& program) {
   Settings settings(program);
-  if (absl::Status given = settings.Give(program.gifts); !given.ok()) return given;
+  if (absl::Status given = settings.Give(program.descriptors); !given.ok()) return given;
   const std::string& path = program.arguments.front();
   std::vector<char*> variables;
   if (program.environment.has_value()) variables = PointersTo(*program.environment);

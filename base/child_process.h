@@ -14,7 +14,7 @@ namespace geminid::base {
 
 struct ChildProgram {
   // A descriptor of this process, which keeps it, and its number in the child.
-  struct Gift {
+  struct PassedDescriptor {
     int ours = -1;
     int theirs = -1;
   };
@@ -22,7 +22,8 @@ struct ChildProgram {
   std::vector<std::string> arguments{};  // the first is the program's path
   // "NAME=value"; nullopt: this process's environment.
   std::optional<std::vector<std::string>> environment = std::nullopt;
-  std::vector<Gift> gifts{};  // any numbers, also those of other gifts
+  std::vector<PassedDescriptor>
+      descriptors{};  // any numbers, also those of other passed descriptors
   // A descriptor of the folder that it starts in; relative paths in `arguments` and `output` are
   // relative to that. -1: this process's.
   int folder = -1;

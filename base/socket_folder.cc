@@ -32,7 +32,7 @@ std::string WhyReplaceable(const fs::path& folder, bool is_innermost,
 
 }  // namespace
 
-std::string WhoElseMayReplace(const std::string& path, std::span<const uid_t> trusted) {
+std::string DescribeOtherOwners(const std::string& path, std::span<const uid_t> trusted) {
   std::error_code error;
   // Resolves symbolic links on the way.
   const fs::path parent = fs::path(path).parent_path();

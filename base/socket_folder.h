@@ -13,7 +13,7 @@ namespace geminid::base {
 // "folder /tmp has mode 1777, so others may create files in it". Empty if they may not. Parent
 // folders count too, if others may rename files in them. Access control lists and capabilities are
 // not checked.
-std::string WhoElseMayReplace(const std::string& path, std::span<const uid_t> trusted);
+std::string DescribeOtherOwners(const std::string& path, std::span<const uid_t> trusted);
 
 }  // namespace geminid::base
 

@@ -66,9 +66,9 @@ absl::Status CommunicatorBackend::health() const {
   return status.ok() ? status : Poison(status);
 }
 
-absl::Status CommunicatorBackend::LookForTheDead() {
+absl::Status CommunicatorBackend::DetectDeadRanks() {
   if (failed_.load(std::memory_order_acquire)) return health();
-  absl::Status status = DoLookForTheDead();
+  absl::Status status = DoDetectDeadRanks();
   return status.ok() ? status : Poison(status);
 }
 

@@ -85,7 +85,7 @@ class CommunicatorBackend {
   // OK, or the recorded failure.
   absl::Status health() const;
   // The same, after a check for dead peers: for callers that wait for the peers by other means.
-  absl::Status LookForTheDead();
+  absl::Status DetectDeadRanks();
 
   // Begins an operation of this kind: traffic is counted for it from now on, and its time starts.
   // Messages that are received count as Receive.
@@ -115,7 +115,7 @@ class CommunicatorBackend {
   virtual uint64_t RegisteredBytes() const { return 0; }
 
   // As DoCheckHealth, after a check for dead peers.
-  virtual absl::Status DoLookForTheDead() { return DoCheckHealth(); }
+  virtual absl::Status DoDetectDeadRanks() { return DoCheckHealth(); }
 
   void CountSent(int peer, size_t bytes);
   void CountReceived(int peer, size_t bytes);

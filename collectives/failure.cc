@@ -31,7 +31,7 @@ absl::Status DeathError(int dead_rank) {
       absl::StrFormat("rank %d died; start it again and connect a new communicator", dead_rank));
 }
 
-absl::Status DeathError(const Death& death) {
+absl::Status DeathError(const RankDeath& death) {
   if (death.silence == absl::ZeroDuration()) return DeathError(death.rank);
   return absl::UnavailableError(absl::StrFormat(
       "nothing was heard from rank %d at %s for %s: its process, its host or the network failed or "
@@ -39,7 +39,7 @@ absl::Status DeathError(const Death& death) {
       death.rank, death.address, absl::FormatDuration(death.silence)));
 }
 
-absl::Status ForsakenError(int rank) {
+absl::Status PresumedDeadError(int rank) {
   return absl::UnavailableError(
       absl::StrFormat("Shrink: the other ranks heard nothing from rank %d for so long that they go "
                       "on without it; end this process",

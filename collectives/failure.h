@@ -21,14 +21,14 @@ absl::Status ShrinkTimeoutError(std::span<const int> absent, int waiting_rank,
                                 absl::Duration timeout);
 absl::Status DeathError(int dead_rank);
 // How a rank's death was noticed.
-struct Death {
+struct RankDeath {
   int rank = 0;
   absl::Duration silence = absl::ZeroDuration();  // for so long; zero: its connection ended
   std::string address{};                          // of its host, if the rank was silent
 };
-absl::Status DeathError(const Death& death);
+absl::Status DeathError(const RankDeath& death);
 // For a rank that stood still until the others took it for dead.
-absl::Status ForsakenError(int rank);
+absl::Status PresumedDeadError(int rank);
 absl::Status LeftError(int gone_rank);
 absl::Status MismatchError(int rank, const Operation& operation, int other_rank,
                            const Operation& other);

@@ -26,7 +26,7 @@ absl::StatusOr<std::shared_ptr<void>> SegmentBooks::Enter(const std::string& nam
   if (charger_ != nullptr) GEMINID_RETURN_IF_ERROR(Charge(entry));
   const uint64_t number = ++last_;
   entries_.emplace(number, std::move(entry));
-  return AtTheEnd([books = shared_from_this(), number] { books->Strike(number); });
+  return AtTheEnd([books = shared_from_this(), number] { books->Remove(number); });
 }
 
 absl::StatusOr<std::shared_ptr<void>> SegmentBooks::ChargeBy(SegmentCharger charger) {
@@ -43,7 +43,7 @@ absl::StatusOr<std::shared_ptr<void>> SegmentBooks::ChargeBy(SegmentCharger char
   return AtTheEnd([books = shared_from_this()] { books->StopCharging(); });
 }
 
-void SegmentBooks::Strike(uint64_t number) {
+void SegmentBooks::Remove(uint64_t number) {
   const std::lock_guard lock(mutex_);
   entries_.erase(number);
 }

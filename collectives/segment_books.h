@@ -31,7 +31,7 @@ class SegmentBooks : public std::enable_shared_from_this<SegmentBooks> {
   };
 
   absl::Status Charge(Entry& entry);
-  void Strike(uint64_t number);
+  void Remove(uint64_t number);
   void StopCharging();
 
   std::mutex mutex_;

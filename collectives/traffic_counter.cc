@@ -33,7 +33,7 @@ void TrafficCounter::ReceivedOverNetwork(OpKind kind, uint64_t bytes) {
 }
 
 void TrafficCounter::Completed(OpKind kind, int64_t nanoseconds) {
-  Done& done = done_[static_cast<size_t>(kind)];
+  CompletedCalls& done = done_[static_cast<size_t>(kind)];
   done.calls.fetch_add(1, std::memory_order_relaxed);
   done.nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
   if (other_ != nullptr) other_->Completed(kind, nanoseconds);

@@ -36,7 +36,7 @@ class TrafficCounter {
     std::atomic<uint64_t> sent{0};
     std::atomic<uint64_t> received{0};
   };
-  struct Done {
+  struct CompletedCalls {
     std::atomic<uint64_t> calls{0};
     std::atomic<int64_t> nanoseconds{0};
     std::atomic<uint64_t> network_received{0};
@@ -47,7 +47,7 @@ class TrafficCounter {
 
   const size_t world_size_;
   std::vector<Cell> cells_;  // by kind and rank
-  std::array<Done, kOpKindCount> done_ = {};
+  std::array<CompletedCalls, kOpKindCount> done_ = {};
   std::shared_ptr<TrafficCounter> other_;
   std::vector<int> ranks_;  // in other_
 };

@@ -224,7 +224,7 @@ bool IsToEnd(int signals, pid_t parent_pid) {
 // systemd's store where it has one for this process, else a holder of our own.
 absl::StatusOr<std::unique_ptr<holder::DescriptorStore>> OpenStore(
     const config::Settings& settings, pid_t parent_pid, int signals,
-    std::vector<holder::KeptDescriptor> handed_over) {
+    std::vector<holder::StoredDescriptor> handed_over) {
   if (std::unique_ptr<holder::DescriptorStore> store =
           holder::SystemdStore::Open(std::move(handed_over)))
     return store;
@@ -252,7 +252,7 @@ int Serve(const CommandLine& line, const config::Settings& settings, pid_t paren
   options.parent_pid = parent_pid;
   // Before anything is opened, which could get the number of one that is said to be handed over.
   const auto handed_over =
-      std::make_shared<std::vector<holder::KeptDescriptor>>(holder::TakeHandedOver());
+      std::make_shared<std::vector<holder::StoredDescriptor>>(holder::TakeHandedOver());
   absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(signals.status());
   options.signal_fd = *std::move(signals);

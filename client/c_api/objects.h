@@ -36,11 +36,11 @@ class RanksObject {
 
   const collectives::RankInfo& info() const { return info_; }
   // The communicator while the result lives. Another thread's call waits until then.
-  struct Turn {
+  struct LockedRanks {
     std::unique_lock<std::mutex> lock;
     collectives::Communicator* ranks = nullptr;
   };
-  Turn Take() { return {std::unique_lock(mutex_), ranks_.get()}; }
+  LockedRanks Take() { return {std::unique_lock(mutex_), ranks_.get()}; }
 
  private:
   const collectives::RankInfo info_;

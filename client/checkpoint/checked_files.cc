@@ -28,7 +28,7 @@ constexpr uint64_t kAheadBytes = uint64_t{32} << 20;
 // The kernel limits each request to its readahead size.
 constexpr uint64_t kAskedAtOnce = uint64_t{128} << 10;
 
-bool IsBefore(const Piece& a, const Piece& b) {
+bool IsBefore(const CheckedRange& a, const CheckedRange& b) {
   return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
 }
 
@@ -49,19 +49,19 @@ class Follower {
   size_t next_ = 0;
 };
 
-uint64_t EndOf(const Piece& piece) { return piece.offset + piece.bytes; }
+uint64_t EndOf(const CheckedRange& piece) { return piece.offset + piece.bytes; }
 
 }  // namespace
 
 // One pass over some of the pieces, in order.
 class CheckedFiles::Pass {
  public:
-  Pass(const CheckedFiles& files, const Reading& reading, std::vector<const Piece*> pieces)
+  Pass(const CheckedFiles& files, const Reading& reading, std::vector<const CheckedRange*> pieces)
       : files_(files), reading_(reading), pieces_(std::move(pieces)), buffer_(kBlockBytes) {}
 
   absl::Status Run() {
-    for (const Piece* next : pieces_) {
-      const Piece& piece = *next;
+    for (const CheckedRange* next : pieces_) {
+      const CheckedRange& piece = *next;
       uint32_t crc = 0;
       absl::Status taken;  // returned only if the checksum matches
       for (uint64_t at = piece.offset; at < EndOf(piece);) {
@@ -85,7 +85,7 @@ class CheckedFiles::Pass {
   // Gives the disk work while the block before is being processed.
   void AskAhead() {
     while (asked_piece_ < pieces_.size() && asked_ < read_ + kAheadBytes) {
-      const Piece& piece = *pieces_[asked_piece_];
+      const CheckedRange& piece = *pieces_[asked_piece_];
       const uint64_t bytes = std::min(kAskedAtOnce, piece.bytes - asked_of_piece_);
       (void)::posix_fadvise(files_.files_[piece.file].fd.get(),
                             static_cast<off_t>(piece.offset + asked_of_piece_),
@@ -129,7 +129,7 @@ class CheckedFiles::Pass {
     return absl::OkStatus();
   }
 
-  std::string TensorOf(const Piece& piece) const {
+  std::string TensorOf(const CheckedRange& piece) const {
     for (const Tensor& tensor : reading_.tensors) {
       const FileRange& bytes = tensor.bytes;
       if (bytes.file == piece.file && bytes.begin <= piece.offset && EndOf(piece) <= bytes.end) {
@@ -141,7 +141,7 @@ class CheckedFiles::Pass {
 
   const CheckedFiles& files_;
   const Reading& reading_;
-  const std::vector<const Piece*> pieces_;
+  const std::vector<const CheckedRange*> pieces_;
   std::vector<std::byte> buffer_;
   Follower wanted_;
   uint64_t read_ = 0;   // bytes so far
@@ -150,14 +150,15 @@ class CheckedFiles::Pass {
   uint64_t asked_of_piece_ = 0;
 };
 
-CheckedFiles::CheckedFiles(std::string folder, ReadPieces written)
+CheckedFiles::CheckedFiles(std::string folder, CheckedFileRanges written)
     : folder_(std::move(folder)),
       names_(std::move(written.files)),
       pieces_(std::move(written.pieces)) {
   std::sort(pieces_.begin(), pieces_.end(), IsBefore);
 }
 
-absl::StatusOr<CheckedFiles> CheckedFiles::Open(const std::string& folder, ReadPieces written) {
+absl::StatusOr<CheckedFiles> CheckedFiles::Open(const std::string& folder,
+                                                CheckedFileRanges written) {
   CheckedFiles files(folder, std::move(written));
   GEMINID_RETURN_IF_ERROR(files.OpenAll());
   GEMINID_RETURN_IF_ERROR(files.CheckCover());
@@ -187,7 +188,7 @@ absl::StatusOr<uint32_t> CheckedFiles::Find(const std::string& name) const {
                                           "checkpoint was written"));
 }
 
-absl::Status CheckedFiles::Altered(const Piece& piece, const char* how,
+absl::Status CheckedFiles::Altered(const CheckedRange& piece, const char* how,
                                    const std::string& tensor) const {
   return absl::DataLossError(absl::StrFormat(
       "'%s': %s%s%sbytes %d to %d %s", PathOf(piece.file), tensor.empty() ? "" : "tensor '", tensor,
@@ -196,7 +197,7 @@ absl::Status CheckedFiles::Altered(const Piece& piece, const char* how,
 
 absl::Status CheckedFiles::CheckCover() const {
   std::vector<uint64_t> ends(names_.size(), 0);
-  for (const Piece& piece : pieces_) {
+  for (const CheckedRange& piece : pieces_) {
     uint64_t& end = ends[piece.file];
     if (piece.offset != end) {
       const uint64_t begin = std::min(piece.offset, end);
@@ -214,8 +215,8 @@ absl::Status CheckedFiles::CheckCover() const {
 }
 
 absl::Status CheckedFiles::CheckBeginnings() const {
-  std::vector<const Piece*> beginnings;
-  for (const Piece& piece : pieces_) {
+  std::vector<const CheckedRange*> beginnings;
+  for (const CheckedRange& piece : pieces_) {
     if (piece.offset == 0) beginnings.push_back(&piece);
   }
   return Pass(*this, {}, std::move(beginnings)).Run();
@@ -223,9 +224,9 @@ absl::Status CheckedFiles::CheckBeginnings() const {
 
 absl::Status CheckedFiles::Read(const Reading& reading) const {
   const auto& [rank, ranks, tensors, wanted, take] = reading;
-  std::vector<const Piece*> mine, others;
+  std::vector<const CheckedRange*> mine, others;
   Follower in_tensors, in_wanted;
-  for (const Piece& piece : pieces_) {
+  for (const CheckedRange& piece : pieces_) {
     const size_t w =
         in_wanted.At(piece.file, piece.offset, wanted.size(), [&](size_t i) { return wanted[i]; });
     const bool is_wanted =
@@ -243,7 +244,7 @@ absl::Status CheckedFiles::Read(const Reading& reading) const {
   const auto share =
       std::span(others).subspan(others.size() * part / parts,
                                 others.size() * (part + 1) / parts - others.size() * part / parts);
-  std::vector<const Piece*> pieces;
+  std::vector<const CheckedRange*> pieces;
   std::set_union(mine.begin(), mine.end(), share.begin(), share.end(), std::back_inserter(pieces));
   return Pass(*this, reading, std::move(pieces)).Run();
 }

@@ -28,7 +28,7 @@ class CheckedFiles {
  public:
   // Opens the files that the checksums name. DATA_LOSS, naming the file, unless every byte has
   // exactly one checksum and the folder has no other files.
-  static absl::StatusOr<CheckedFiles> Open(const std::string& folder, ReadPieces written);
+  static absl::StatusOr<CheckedFiles> Open(const std::string& folder, CheckedFileRanges written);
 
   // Compares the files' first pieces: headers, and small files that were written as a whole.
   absl::Status CheckBeginnings() const;
@@ -62,15 +62,15 @@ class CheckedFiles {
   };
   class Pass;
 
-  CheckedFiles(std::string folder, ReadPieces written);
+  CheckedFiles(std::string folder, CheckedFileRanges written);
   absl::Status OpenAll();
   absl::Status CheckCover() const;
   std::string PathOf(uint32_t file) const { return folder_ + "/" + names_[file]; }
-  absl::Status Altered(const Piece& piece, const char* how, const std::string& tensor) const;
+  absl::Status Altered(const CheckedRange& piece, const char* how, const std::string& tensor) const;
 
   std::string folder_;
   std::vector<std::string> names_;
-  std::vector<Piece> pieces_;  // by file and offset
+  std::vector<CheckedRange> pieces_;  // by file and offset
   std::vector<Opened> files_;
 };
 

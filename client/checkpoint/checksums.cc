@@ -17,10 +17,10 @@ namespace {
 constexpr char kFilesKey[] = "files";
 
 template <typename T, typename Get>
-std::vector<T> Column(const std::vector<Piece>& pieces, const Get& get) {
+std::vector<T> Column(const std::vector<CheckedRange>& pieces, const Get& get) {
   std::vector<T> column;
   column.reserve(pieces.size());
-  for (const Piece& piece : pieces) column.push_back(get(piece));
+  for (const CheckedRange& piece : pieces) column.push_back(get(piece));
   return column;
 }
 
@@ -49,7 +49,7 @@ void Checksums::Add(uint32_t file, uint64_t offset, std::span<const std::byte> b
   pieces_.push_back({offset, bytes.size(), file, crc});
 }
 
-std::vector<Piece> Checksums::Take() {
+std::vector<CheckedRange> Checksums::Take() {
   std::lock_guard lock(mutex_);
   return std::exchange(pieces_, {});
 }
@@ -59,7 +59,7 @@ std::string ChecksumsName(int rank, int ranks) {
 }
 
 absl::Status WriteChecksums(const std::string& path, const std::vector<std::string>& files,
-                            const std::vector<Piece>& pieces) {
+                            const std::vector<CheckedRange>& pieces) {
   const auto column = [&](const char* name, ElementType type) {
     return TensorEntry{.name = name, .type = type, .shape = {pieces.size()}};
   };
@@ -71,23 +71,27 @@ absl::Status WriteChecksums(const std::string& path, const std::vector<std::stri
   absl::StatusOr<TensorFile> file = TensorFile::Create(path, *header);
   if (!file.ok()) return file.status();
   GEMINID_RETURN_IF_ERROR(WriteColumn(
-      *file, "offset", Column<uint64_t>(pieces, [](const Piece& piece) { return piece.offset; })));
+      *file, "offset",
+      Column<uint64_t>(pieces, [](const CheckedRange& piece) { return piece.offset; })));
+  GEMINID_RETURN_IF_ERROR(
+      WriteColumn(*file, "bytes",
+                  Column<uint64_t>(pieces, [](const CheckedRange& piece) { return piece.bytes; })));
+  GEMINID_RETURN_IF_ERROR(
+      WriteColumn(*file, "file",
+                  Column<uint32_t>(pieces, [](const CheckedRange& piece) { return piece.file; })));
   GEMINID_RETURN_IF_ERROR(WriteColumn(
-      *file, "bytes", Column<uint64_t>(pieces, [](const Piece& piece) { return piece.bytes; })));
-  GEMINID_RETURN_IF_ERROR(WriteColumn(
-      *file, "file", Column<uint32_t>(pieces, [](const Piece& piece) { return piece.file; })));
-  GEMINID_RETURN_IF_ERROR(WriteColumn(
-      *file, "crc32c", Column<uint32_t>(pieces, [](const Piece& piece) { return piece.crc32c; })));
+      *file, "crc32c",
+      Column<uint32_t>(pieces, [](const CheckedRange& piece) { return piece.crc32c; })));
   return file->Sync();
 }
 
-absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path) {
+absl::StatusOr<CheckedFileRanges> ReadChecksums(const std::string& path) {
   GEMINID_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::OpenToRead(path));
   GEMINID_ASSIGN_OR_RETURN(const auto offsets, ReadColumn<uint64_t>(file, "offset"));
   GEMINID_ASSIGN_OR_RETURN(const auto bytes, ReadColumn<uint64_t>(file, "bytes"));
   GEMINID_ASSIGN_OR_RETURN(const auto files, ReadColumn<uint32_t>(file, "file"));
   GEMINID_ASSIGN_OR_RETURN(const auto checksums, ReadColumn<uint32_t>(file, "crc32c"));
-  ReadPieces read;
+  CheckedFileRanges read;
   const auto named = file.header().metadata.find(kFilesKey);
   if (named != file.header().metadata.end()) read.files = absl::StrSplit(named->second, '\n');
   const size_t count = offsets.size();
@@ -100,11 +104,12 @@ absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path) {
   return read;
 }
 
-absl::StatusOr<ReadPieces> ReadAllChecksums(const std::string& folder, uint64_t ranks) {
-  ReadPieces all;
+absl::StatusOr<CheckedFileRanges> ReadAllChecksums(const std::string& folder, uint64_t ranks) {
+  CheckedFileRanges all;
   for (uint64_t writer = 0; writer < ranks; ++writer) {
     const std::string name = ChecksumsName(static_cast<int>(writer), static_cast<int>(ranks));
-    GEMINID_ASSIGN_OR_RETURN(ReadPieces read, ReadChecksums(absl::StrCat(folder, "/", name)));
+    GEMINID_ASSIGN_OR_RETURN(CheckedFileRanges read,
+                             ReadChecksums(absl::StrCat(folder, "/", name)));
     // Only the first rank wrote the small files, so it names more files.
     if (read.files.size() > all.files.size()) all.files = std::move(read.files);
     all.pieces.insert(all.pieces.end(), read.pieces.begin(), read.pieces.end());

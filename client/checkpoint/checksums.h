@@ -15,7 +15,7 @@
 namespace geminid::checkpoint {
 
 // Consecutive bytes of a file.
-struct Piece {
+struct CheckedRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   uint32_t file = 0;  // index in the list of files
@@ -26,11 +26,11 @@ struct Piece {
 class Checksums {
  public:
   void Add(uint32_t file, uint64_t offset, std::span<const std::byte> bytes);
-  std::vector<Piece> Take();
+  std::vector<CheckedRange> Take();
 
  private:
   std::mutex mutex_;
-  std::vector<Piece> pieces_;
+  std::vector<CheckedRange> pieces_;
 };
 
 // "checksums-00000-of-00002.safetensors".
@@ -38,15 +38,15 @@ std::string ChecksumsName(int rank, int ranks);
 
 // Writes the checksums of pieces of `files`, and syncs.
 absl::Status WriteChecksums(const std::string& path, const std::vector<std::string>& files,
-                            const std::vector<Piece>& pieces);
+                            const std::vector<CheckedRange>& pieces);
 
-struct ReadPieces {
+struct CheckedFileRanges {
   std::vector<std::string> files;
-  std::vector<Piece> pieces;
+  std::vector<CheckedRange> pieces;
 };
-absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path);
+absl::StatusOr<CheckedFileRanges> ReadChecksums(const std::string& path);
 // Of all writers of a checkpoint, which were `ranks`.
-absl::StatusOr<ReadPieces> ReadAllChecksums(const std::string& folder, uint64_t ranks);
+absl::StatusOr<CheckedFileRanges> ReadAllChecksums(const std::string& folder, uint64_t ranks);
 
 }  // namespace geminid::checkpoint
 

@@ -199,11 +199,11 @@ absl::Status FinishFolder(const std::string& path) {
 
 void AbandonFolder(const std::string& path) { (void)RemoveAll(path + kUnfinished); }
 
-absl::Status FinishStep(const std::string& folder, uint64_t step, Older older) {
+absl::Status FinishStep(const std::string& folder, uint64_t step, OldCheckpoint older) {
   const std::string unfinished = Join(folder, UnfinishedNameOfStep(step));
   const std::string finished = Join(folder, NameOfStep(step));
   GEMINID_RETURN_IF_ERROR(SyncFolder(unfinished));
-  if (IsThere(finished) && older == Older::kIsKept) {
+  if (IsThere(finished) && older == OldCheckpoint::kIsKept) {
     GEMINID_RETURN_IF_ERROR(Rename(finished, UnusedName(finished + kKept)));
   } else if (IsThere(finished)) {
     // Linux can exchange two folders atomically on most file systems.

@@ -41,8 +41,8 @@ void AbandonFolder(const std::string& path);
 // Renames the unfinished checkpoint to its final name. If something else has that name, it is
 // removed, or it becomes NAME.kept. Everything in the checkpoint must be synced. After a crash the
 // old or the new one is there, complete.
-enum class Older { kIsRemoved, kIsKept };
-absl::Status FinishStep(const std::string& folder, uint64_t step, Older older);
+enum class OldCheckpoint { kIsRemoved, kIsKept };
+absl::Status FinishStep(const std::string& folder, uint64_t step, OldCheckpoint older);
 
 // Removes the folder that BeginStep created.
 void AbandonStep(const std::string& folder, uint64_t step);

@@ -139,8 +139,8 @@ absl::StatusOr<RunRecord> ReadRecordOf(const std::string& folder) {
 enum class Extent { kAll, kValues };
 
 // Leaves out the optimizer's files, which a load of values does not read.
-ReadPieces OfValues(const ReadPieces& all) {
-  ReadPieces values;
+CheckedFileRanges OfValues(const CheckedFileRanges& all) {
+  CheckedFileRanges values;
   std::vector<std::optional<uint32_t>> numbers;
   for (const std::string& name : all.files) {
     const bool is_optimizers = name.starts_with(kOptimizerPrefix);
@@ -148,7 +148,7 @@ ReadPieces OfValues(const ReadPieces& all) {
                                     : std::optional(static_cast<uint32_t>(values.files.size())));
     if (!is_optimizers) values.files.push_back(name);
   }
-  for (Piece piece : all.pieces) {
+  for (CheckedRange piece : all.pieces) {
     const std::optional<uint32_t> number = numbers[piece.file];
     if (!number.has_value()) continue;
     piece.file = *number;
@@ -159,7 +159,7 @@ ReadPieces OfValues(const ReadPieces& all) {
 
 absl::StatusOr<CheckedFiles> OpenChecked(const std::string& folder, const RunRecord& record,
                                          Extent extent) {
-  GEMINID_ASSIGN_OR_RETURN(ReadPieces all, ReadAllChecksums(folder, record.ranks));
+  GEMINID_ASSIGN_OR_RETURN(CheckedFileRanges all, ReadAllChecksums(folder, record.ranks));
   return CheckedFiles::Open(folder, extent == Extent::kAll ? std::move(all) : OfValues(all));
 }
 

@@ -33,7 +33,7 @@ bool IsWhole(const std::string& checkpoint) {
   if (!text.ok()) return false;
   const absl::StatusOr<RunRecord> record = ReadRecord(*text);
   if (!record.ok()) return false;
-  absl::StatusOr<ReadPieces> written = ReadAllChecksums(checkpoint, record->ranks);
+  absl::StatusOr<CheckedFileRanges> written = ReadAllChecksums(checkpoint, record->ranks);
   return written.ok() && CheckedFiles::Open(checkpoint, *std::move(written)).ok();
 }
 

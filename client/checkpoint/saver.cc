@@ -261,9 +261,10 @@ class Saver::Impl {
     return !names.empty() && RemovePrunable(names).ok();
   }
 
-  Older OlderOf(const std::string& name) const {
-    return std::ranges::count(prunable_, name, &FinishedCheckpoint::name) > 0 ? Older::kIsRemoved
-                                                                              : Older::kIsKept;
+  OldCheckpoint OlderOf(const std::string& name) const {
+    return std::ranges::count(prunable_, name, &FinishedCheckpoint::name) > 0
+               ? OldCheckpoint::kIsRemoved
+               : OldCheckpoint::kIsKept;
   }
 
   absl::Status RemovePrunable(const std::vector<std::string>& names) {

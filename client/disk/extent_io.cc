@@ -49,7 +49,7 @@ ExtentIo::Ticket ExtentIo::Add(Operation operation) {
   const IoKind kind = operation.kind;
   const std::span<std::byte> buffer = operation.buffer;
   operations_[ticket] = std::move(operation);
-  for (const StripePiece& piece : CutIntoStripes(files_.stripes(), offset, buffer.size())) {
+  for (const StripeRange& piece : CutIntoStripes(files_.stripes(), offset, buffer.size())) {
     AddRequest(ticket,
                {.kind = kind,
                 .fd = files_.fd(piece.file),
@@ -219,7 +219,7 @@ FailedCall ExtentIo::Describe(const Operation& operation, size_t request) const 
 
 absl::Status ExtentIo::InExtent(size_t extent, const absl::Status& status) const {
   if (status.ok()) return status;
-  const StripePiece first =
+  const StripeRange first =
       CutIntoStripes(files_.stripes(), extents_.offset(extent), kBlockBytes).front();
   return absl::Status(
       status.code(),

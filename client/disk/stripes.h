@@ -28,7 +28,7 @@ struct Stripes {
 };
 
 // Consecutive bytes of one file.
-struct StripePiece {
+struct StripeRange {
   uint32_t file = 0;
   uint64_t file_offset = 0;
   uint64_t at = 0;  // from the beginning of the range
@@ -36,9 +36,9 @@ struct StripePiece {
 };
 
 // The pieces of the range [offset, offset + bytes), in order.
-inline std::vector<StripePiece> CutIntoStripes(const Stripes& stripes, uint64_t offset,
+inline std::vector<StripeRange> CutIntoStripes(const Stripes& stripes, uint64_t offset,
                                                uint64_t bytes) {
-  std::vector<StripePiece> pieces;
+  std::vector<StripeRange> pieces;
   for (uint64_t at = 0; at < bytes;) {
     const uint64_t unit = (offset + at) / stripes.stripe_bytes;
     const uint64_t within = (offset + at) % stripes.stripe_bytes;

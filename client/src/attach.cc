@@ -50,7 +50,7 @@ absl::Status CheckWhoListens(int fd, const std::string& socket) {
   }
   const uid_t self = geteuid();
   if (owner.uid == 0 || owner.uid == self) return absl::OkStatus();
-  const std::string why = base::WhoElseMayReplace(socket, std::array{owner.uid, self});
+  const std::string why = base::DescribeOtherOwners(socket, std::array{owner.uid, self});
   if (why.empty()) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
       "the daemon at ", socket, " is user ", owner.uid, "'s, and ", why,
@@ -182,14 +182,14 @@ absl::StatusOr<size_t> AttachSocket::Receive(void* message, size_t bytes, base::
   return count;
 }
 
-absl::StatusOr<Welcomed> AttachSocket::SayHello(const shm::Hello& hello) {
+absl::StatusOr<ReceivedWelcome> AttachSocket::SayHello(const shm::Hello& hello) {
   ssize_t sent;
   do {
     sent = send(fd_.get(), &hello, sizeof hello, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   hung_up_ = sent < 0 && (errno == EPIPE || errno == ECONNRESET);
   if (sent != sizeof hello) return base::SystemError(errno, "send", socket_);
-  Welcomed welcomed = {};
+  ReceivedWelcome welcomed = {};
   const absl::StatusOr<size_t> fds =
       Receive(&welcomed.message, sizeof welcomed.message, welcomed.fds.data(), shm::kWelcomeFds);
   if (!fds.ok()) return fds.status();

@@ -12,7 +12,7 @@
 
 namespace geminid {
 
-struct Welcomed {
+struct ReceivedWelcome {
   shm::Welcome message;
   std::array<base::UniqueFd, shm::kWelcomeFds> fds;
   base::UniqueFd& fd(shm::WelcomeFd which) { return fds[static_cast<int>(which)]; }
@@ -33,7 +33,7 @@ class AttachSocket {
   static absl::StatusOr<AttachSocket> Connect(const std::string& socket, absl::Duration timeout);
 
   // If the daemon refuses, returns its status and message.
-  absl::StatusOr<Welcomed> SayHello(const shm::Hello& hello);
+  absl::StatusOr<ReceivedWelcome> SayHello(const shm::Hello& hello);
 
   // The next Memory message. The daemon sends it before it answers the call for that memory.
   absl::StatusOr<ReceivedMemory> ReceiveMemory();

@@ -240,8 +240,8 @@ absl::StatusOr<uint64_t> Control::HostShare() {
   return response.bytes();
 }
 
-absl::StatusOr<Control::Standing> Control::Admit(const Admission& admission, uint32_t ranks,
-                                                 uint64_t device_bytes) {
+absl::StatusOr<Control::AdmissionStatus> Control::Admit(const Admission& admission, uint32_t ranks,
+                                                        uint64_t device_bytes) {
   v1::AdmitRequest request;
   request.set_run(admission.run);
   request.set_ranks(ranks);
@@ -257,7 +257,8 @@ absl::StatusOr<Control::Standing> Control::Admit(const Admission& admission, uin
         return stubs_->session->Admit(context, request, &response);
       });
   if (!status.ok()) return status;
-  return Standing{response.admitted(), response.state(), response.position(), response.reason()};
+  return AdmissionStatus{response.admitted(), response.state(), response.position(),
+                         response.reason()};
 }
 
 absl::StatusOr<Control::Allocation> Control::Allocate(const std::vector<ChunkSpec>& specs,

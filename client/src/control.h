@@ -55,13 +55,14 @@ class Control {
   absl::StatusOr<uint64_t> HostShare();
 
   // The job's admission state. The first Admit requests admission. `ranks`: those on this node.
-  struct Standing {
+  struct AdmissionStatus {
     bool admitted = false;
     std::string state;
     uint32_t position = 0;
     std::string reason;
   };
-  absl::StatusOr<Standing> Admit(const Admission& admission, uint32_t ranks, uint64_t device_bytes);
+  absl::StatusOr<AdmissionStatus> Admit(const Admission& admission, uint32_t ranks,
+                                        uint64_t device_bytes);
 
   // `claim`: takes over an allocation of an earlier process; NOT_FOUND if there is none.
   absl::StatusOr<Allocation> Allocate(const std::vector<ChunkSpec>& specs, bool claim);

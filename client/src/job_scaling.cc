@@ -79,7 +79,7 @@ JobScaling::JobScaling(const std::string& socket, absl::Duration timeout)
 
 JobScaling::~JobScaling() = default;
 
-absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
+absl::StatusOr<JobScaling::RankChange> JobScaling::Make(const Offer& offer) {
   v1::OfferScaleRequest request;
   request.set_session(offer.session);
   request.set_job(offer.job);
@@ -97,7 +97,7 @@ absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
   context.set_deadline(rpc::DeadlineIn(timeout_));
   const grpc::Status status = stubs_->jobs->OfferScale(&context, request, &response);
   if (!status.ok()) return FromGrpc(status, "asking for another number of ranks");
-  return Asked{response.number(), static_cast<int>(response.ranks()), response.host()};
+  return RankChange{response.number(), static_cast<int>(response.ranks()), response.host()};
 }
 
 absl::Status JobScaling::Tell(const std::string& job, const Outcome& outcome) {

@@ -51,12 +51,12 @@ class JobScaling {
     Outcome outcome{};
     std::optional<Share> share{};
   };
-  struct Asked {
+  struct RankChange {
     uint64_t number = 0;  // 0: there is no request
     int ranks = 0;
     std::string host{};  // where to go on; empty: where it is
   };
-  absl::StatusOr<Asked> Make(const Offer& offer);
+  absl::StatusOr<RankChange> Make(const Offer& offer);
   // Of the job's launcher, while no rank of it is attached. NOT_FOUND: nobody asks for the outcome.
   // ABORTED: a person has ended the job.
   absl::Status Tell(const std::string& job, const Outcome& outcome);

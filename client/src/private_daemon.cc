@@ -275,7 +275,7 @@ absl::Status PrivateDaemon::Keeper::Launch(int* wait_status) {
   base::UniqueFd write_end(pipe_ends[1]);
   const absl::StatusOr<pid_t> pid = base::StartChild({.arguments = arguments_,
                                                       .environment = EnvironmentForDaemon(),
-                                                      .gifts = {{write_end.get(), kReadyFd}},
+                                                      .descriptors = {{write_end.get(), kReadyFd}},
                                                       .folder = folder_.get(),
                                                       .reads_input = false,
                                                       .output = log_path_,

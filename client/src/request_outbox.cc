@@ -12,10 +12,10 @@ constexpr uint64_t kNoticeBit = uint64_t{1} << 63;
 
 }  // namespace
 
-void RequestOutbox::Add(shm::Request request, Handler handler, Turn turn) {
+void RequestOutbox::Add(shm::Request request, Handler handler, SendOrder turn) {
   request.request_id = next_request_id_++ | (handler == nullptr ? kNoticeBit : 0);
   if (handler != nullptr) handlers_.emplace(request.request_id, std::move(handler));
-  (turn == Turn::kUrgent ? urgent_ : backlog_).push_back(request);
+  (turn == SendOrder::kUrgent ? urgent_ : backlog_).push_back(request);
 }
 
 bool RequestOutbox::CanFlush() const {

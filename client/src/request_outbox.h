@@ -26,14 +26,14 @@ struct Answer {
 class RequestOutbox {
  public:
   using Handler = std::function<void(const Answer&)>;
-  enum class Turn { kUrgent, kInOrder };
+  enum class SendOrder { kUrgent, kInOrder };
 
   // The segments must outlive this object.
   RequestOutbox(const shm::StateSegment* state, shm::ClientSegment* client)
       : ring_(client->requests, &client->cursor.requests_written, &state->cursor.requests_read) {}
 
   // Without a handler the request is a notice, which the daemon answers only if it fails.
-  void Add(shm::Request request, Handler handler, Turn turn);
+  void Add(shm::Request request, Handler handler, SendOrder turn);
   // Moves to the ring all requests that may leave. True if any did: the daemon must be woken.
   bool Flush();
   // Whether a request waits for nothing but room in the ring.

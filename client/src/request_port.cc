@@ -80,23 +80,25 @@ RequestPort::RequestPort(const shm::StateSegment* state, shm::ClientSegment* cli
 RequestPort::~RequestPort() { Stop(absl::CancelledError("the session ended")); }
 
 void RequestPort::Submit(const shm::Request& request, Handler handler) {
-  Send(request, std::move(handler), Turn::kInOrder);
+  Send(request, std::move(handler), SendOrder::kInOrder);
 }
 
 void RequestPort::SubmitUrgent(const shm::Request& request, Handler handler) {
-  Send(request, std::move(handler), Turn::kUrgent);
+  Send(request, std::move(handler), SendOrder::kUrgent);
 }
 
-void RequestPort::Post(const shm::Request& request) { Send(request, nullptr, Turn::kInOrder); }
+void RequestPort::Post(const shm::Request& request) { Send(request, nullptr, SendOrder::kInOrder); }
 
 void RequestPort::PostWithNext(const shm::Request& request) {
   const std::lock_guard lock(mutex_);
-  if (!broken_) outbox_.Add(request, nullptr, Turn::kInOrder);
+  if (!broken_) outbox_.Add(request, nullptr, SendOrder::kInOrder);
 }
 
-void RequestPort::PostUrgent(const shm::Request& request) { Send(request, nullptr, Turn::kUrgent); }
+void RequestPort::PostUrgent(const shm::Request& request) {
+  Send(request, nullptr, SendOrder::kUrgent);
+}
 
-void RequestPort::Send(const shm::Request& request, Handler handler, Turn turn) {
+void RequestPort::Send(const shm::Request& request, Handler handler, SendOrder turn) {
   Answer refusal;
   {
     const std::lock_guard lock(mutex_);

@@ -76,8 +76,8 @@ class RequestPort final : public Executor {
   RequestPort(const shm::StateSegment* state, shm::ClientSegment* client, Descriptors descriptors,
               base::UniqueFd wake, std::string socket);
 
-  using Turn = RequestOutbox::Turn;
-  void Send(const shm::Request& request, Handler handler, Turn turn);
+  using SendOrder = RequestOutbox::SendOrder;
+  void Send(const shm::Request& request, Handler handler, SendOrder turn);
   void FlushLocked();
   void WakeDaemon();
   void WakeSelfLocked();

@@ -28,7 +28,7 @@ bool HasExtent(const shm::StateWord& word) {
 }  // namespace
 
 Session::Session(std::unique_ptr<SessionImpl> impl) : impl_(std::move(impl)) {
-  impl_->on_demand = std::make_unique<OnDemand>(this, impl_->transfers.get());
+  impl_->on_demand_loader = std::make_unique<OnDemandLoader>(this, impl_->transfers.get());
 }
 
 std::unique_ptr<Session> SessionImpl::MakeSession(std::unique_ptr<SessionImpl> impl) {

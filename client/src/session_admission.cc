@@ -18,17 +18,17 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 
 }  // namespace
 
-std::string SessionImpl::Describe(const Control::Standing& standing) const {
+std::string SessionImpl::Describe(const Control::AdmissionStatus& standing) const {
   std::string words = absl::StrCat("job ", options.job, " is ", standing.state);
   if (standing.position > 0) absl::StrAppend(&words, ", position ", standing.position);
   if (!standing.reason.empty()) absl::StrAppend(&words, ": ", standing.reason);
   return words;
 }
 
-absl::StatusOr<Control::Standing> SessionImpl::AskAdmission() const {
+absl::StatusOr<Control::AdmissionStatus> SessionImpl::AskAdmission() const {
   const int ranks =
       options.local_world_size > 0 ? options.local_world_size : std::max(options.world_size, 1);
-  absl::StatusOr<Control::Standing> standing =
+  absl::StatusOr<Control::AdmissionStatus> standing =
       control->Admit(*options.admission, static_cast<uint32_t>(ranks), options.device_memory_bytes);
   // The daemon no longer knows a session that was ended.
   const bool ended = segments.state()->header.phase.load(std::memory_order_acquire) ==
@@ -37,7 +37,7 @@ absl::StatusOr<Control::Standing> SessionImpl::AskAdmission() const {
   return standing;
 }
 
-absl::Status SessionImpl::TellWait(const Control::Standing& standing) const {
+absl::Status SessionImpl::TellWait(const Control::AdmissionStatus& standing) const {
   if (!options.admission->on_wait) return absl::OkStatus();
   return options.admission->on_wait(Describe(standing));
 }
@@ -53,7 +53,7 @@ absl::Status SessionImpl::AwaitAdmission(absl::Time began) {
   const absl::Time asked = base::MonotonicNow();
   absl::Duration pause = kFirstPause;
   for (;;) {
-    GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
+    GEMINID_ASSIGN_OR_RETURN(const Control::AdmissionStatus standing, AskAdmission());
     const absl::Duration waited = base::MonotonicNow() - began;
     if (standing.admitted) {
       AddQueued(base::MonotonicNow() - asked);
@@ -83,7 +83,7 @@ absl::Status SessionImpl::AwaitArena() {
     if (options.device_memory_bytes == 0) return absl::OkStatus();
     absl::Status made = MakeArena();
     if (!absl::IsFailedPrecondition(made) || !options.admission.has_value()) return made;
-    GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
+    GEMINID_ASSIGN_OR_RETURN(const Control::AdmissionStatus standing, AskAdmission());
     // The admission may have been lost and granted again in between.
     if (standing.admitted && tried_again) return made;
     tried_again = standing.admitted;
@@ -109,7 +109,7 @@ absl::Status GiveArenaBack(Session& session) {
 absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session) {
   SessionImpl& impl = SessionImpl::Of(session);
   for (bool tried = false;; tried = true) {
-    GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, impl.AskAdmission());
+    GEMINID_ASSIGN_OR_RETURN(const Control::AdmissionStatus standing, impl.AskAdmission());
     if (!standing.admitted) return ArenaWait{.taken = false, .ended = impl.TellWait(standing)};
     const std::lock_guard lock(impl.memory_mutex);
     absl::Status made = impl.MakeArena();

@@ -97,7 +97,7 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
   return hello;
 }
 
-shm::HostRegistration ToShm(const device::HostPieces& pieces) {
+shm::HostRegistration ToShm(const device::HostRegistrationCounts& pieces) {
   return {.bytes = pieces.given_bytes,
           .registered_bytes = pieces.registered_bytes,
           .refused_bytes = pieces.refused_bytes,
@@ -111,11 +111,12 @@ absl::StatusOr<std::unique_ptr<device::Device>> MakeDevice(const ConnectOptions&
                                                            const DeviceDescription& description,
                                                            shm::ClientCounters* counters) {
   if (description.kind == DeviceKind::kCuda) {
-    return device::MakeCudaDevice({.uuid = description.uuid,
-                                   .completes_by_events = IsOn(kEventsVariable),
-                                   .on_registration = [counters](const device::HostPieces& pieces) {
-                                     shm::StoreHostRegistration(ToShm(pieces), counters);
-                                   }});
+    return device::MakeCudaDevice(
+        {.uuid = description.uuid,
+         .completes_by_events = IsOn(kEventsVariable),
+         .on_registration = [counters](const device::HostRegistrationCounts& pieces) {
+           shm::StoreHostRegistration(ToShm(pieces), counters);
+         }});
   }
   device::HostDeviceOptions host;
   host.copy_bytes_per_second = options.copy_bytes_per_second;
@@ -174,14 +175,14 @@ absl::Status SessionImpl::ResolveSocket() {
 
 // Waits for a daemon that died during this call, since something restarts it, and for one that died
 // before, while a holder stores its sessions. Does not wait for a daemon that was never there.
-absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello, bool met_before) {
+absl::StatusOr<ReceivedWelcome> SessionImpl::MeetDaemon(const shm::Hello& hello, bool met_before) {
   const absl::Time give_up = base::MonotonicNow() + options.timeout;
   for (bool was_there = met_before || private_daemon != nullptr;;) {
     absl::StatusOr<AttachSocket> connected = AttachSocket::Connect(socket, options.timeout);
     if (connected.ok()) {
       attach = *std::move(connected);
       fork_guard.emplace(attach.fd());
-      absl::StatusOr<Welcomed> welcome = attach.SayHello(hello);
+      absl::StatusOr<ReceivedWelcome> welcome = attach.SayHello(hello);
       if (welcome.ok() || !attach.hung_up() || base::MonotonicNow() > give_up) return welcome;
       was_there = true;
     } else if (!(was_there || HasHolder(socket)) || !absl::IsUnavailable(connected.status()) ||
@@ -197,7 +198,7 @@ absl::Status SessionImpl::Attach(bool met_before) {
   if (!hello.ok()) return hello.status();
   constexpr size_t kOwn = 1 + shm::kWelcomeFds;  // the attach socket, and what comes by it
   GEMINID_RETURN_IF_ERROR(base::ProbeDescriptors(kOwn + rpc::kGrpcDescriptors));
-  absl::StatusOr<Welcomed> welcome = MeetDaemon(*hello, met_before);
+  absl::StatusOr<ReceivedWelcome> welcome = MeetDaemon(*hello, met_before);
   if (!welcome.ok()) return welcome.status();
   session_id = welcome->message.session_id;
   successor = welcome->message.successor;

@@ -15,7 +15,7 @@
 #include "client/src/chunk_table.h"
 #include "client/src/control.h"
 #include "client/src/fork_guard.h"
-#include "client/src/on_demand.h"
+#include "client/src/on_demand_loader.h"
 #include "client/src/request_port.h"
 #include "client/src/segments.h"
 #include "client/src/transfers.h"
@@ -49,9 +49,9 @@ class SessionImpl {
   void ReleaseDirtyHold(ChunkId chunk);
 
   // Asks once whether the job is admitted; if not, calls on_wait. Needs options.admission.
-  absl::StatusOr<Control::Standing> AskAdmission() const;
+  absl::StatusOr<Control::AdmissionStatus> AskAdmission() const;
   // Calls on_wait; an error ends the wait.
-  absl::Status TellWait(const Control::Standing& standing) const;
+  absl::Status TellWait(const Control::AdmissionStatus& standing) const;
   void AddQueued(absl::Duration waited);  // adds time spent waiting for admission
   // Called at the start, and again after the slabs were released.
   absl::Status MakeArena();
@@ -74,7 +74,7 @@ class SessionImpl {
   std::unique_ptr<device::Device> device;  // destroyed before the memory that it copies from and to
   std::unique_ptr<RequestPort> port;
   std::unique_ptr<Transfers> transfers;
-  std::unique_ptr<OnDemand> on_demand;  // created by Session
+  std::unique_ptr<OnDemandLoader> on_demand_loader;  // created by Session
   std::byte* arena = nullptr;
   uint64_t arena_bytes = 0;
   std::atomic<bool> arena_claimed = false;
@@ -83,11 +83,11 @@ class SessionImpl {
  private:
   absl::Status ResolveSocket();
   absl::Status Attach(bool met_before);
-  absl::StatusOr<Welcomed> MeetDaemon(const shm::Hello& hello, bool met_before);
+  absl::StatusOr<ReceivedWelcome> MeetDaemon(const shm::Hello& hello, bool met_before);
   // `began`: when the session began to wait for its memory.
   absl::Status AwaitAdmission(absl::Time began);
   absl::Status AwaitArena();
-  std::string Describe(const Control::Standing& standing) const;
+  std::string Describe(const Control::AdmissionStatus& standing) const;
 };
 
 // For tests and for the library's own layers: a session on the given device.

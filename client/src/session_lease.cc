@@ -24,7 +24,7 @@ std::optional<Lease> Session::TryLease(ChunkId chunk) {
 
 absl::StatusOr<Lease> Session::Use(ChunkId chunk, absl::Duration timeout) {
   if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
-  return impl_->on_demand->Use(chunk, timeout);
+  return impl_->on_demand_loader->Use(chunk, timeout);
 }
 
 uint32_t SessionImpl::Holds(ChunkId chunk) const {
@@ -44,7 +44,7 @@ void Session::ReleaseHold(ChunkId chunk, bool dirty) {
 // If the hold were given back first, the daemon could take the copy for clean and drop it. So the
 // handler of the answer gives it back, before answers to later requests are handled.
 void SessionImpl::ReleaseDirtyHold(ChunkId chunk) {
-  on_demand->NoteDirtyRelease(chunk);
+  on_demand_loader->NoteDirtyRelease(chunk);
   shm::Request request = MakeRequest(shm::RequestOp::kTransition, chunk);
   request.argument = static_cast<uint64_t>(ChunkState::kHold) | shm::kDirtyBit;
   port->Submit(request, [this, chunk](const Answer& answer) {
@@ -52,7 +52,7 @@ void SessionImpl::ReleaseDirtyHold(ChunkId chunk) {
     // daemon nothing is evicted.
     const bool refused = answer.response.op == shm::ResponseOp::kError;
     if (!refused) shm::ReleaseLease(segments.client()->lease[Index(chunk)]);
-    on_demand->NoteReleased(chunk);
+    on_demand_loader->NoteReleased(chunk);
   });
 }
 

@@ -102,7 +102,7 @@ absl::Status Session::Free(std::span<const ChunkId> chunks) {
   const std::lock_guard lock(impl_->memory_mutex);
   absl::Status status = impl_->control->Free(chunks);
   if (!status.ok()) return status;
-  for (const ChunkId chunk : chunks) impl_->on_demand->Forget(chunk);
+  for (const ChunkId chunk : chunks) impl_->on_demand_loader->Forget(chunk);
   for (const base::Mapping& pool : impl_->chunks.Remove(chunks)) {
     impl_->device->UnregisterHost(std::span(pool.data(), pool.bytes()));
   }

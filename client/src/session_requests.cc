@@ -19,7 +19,7 @@ Pending SessionImpl::Ask(const shm::Request& request, std::string doing) {
 
 Pending Session::Transfer(const TransferSpec& spec) {
   if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return Pending(std::move(usable));
-  if (OnDemand::IsLoad(spec, Bytes(spec.source))) return impl_->on_demand->Load(spec);
+  if (OnDemandLoader::IsLoad(spec, Bytes(spec.source))) return impl_->on_demand_loader->Load(spec);
   return impl_->transfers->Start(spec);
 }
 
@@ -67,7 +67,7 @@ void Session::BeginMoment(uint64_t moment) {
 
 Pending Session::WriteBack(ChunkId chunk) {
   if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return Pending(std::move(usable));
-  return impl_->on_demand->WriteBack(chunk);
+  return impl_->on_demand_loader->WriteBack(chunk);
 }
 
 }  // namespace geminid

@@ -30,15 +30,15 @@ class Transfers::Active : public std::enable_shared_from_this<Active> {
 
  private:
   // The part of the transfer that one ticket covers.
-  struct Piece {
+  struct TicketPart {
     uint64_t offset = 0;
     uint64_t bytes = 0;
   };
 
-  Piece NextPiece() const;
-  shm::Request RequestFor(const Piece& piece) const;
-  void OnAnswer(const Piece& piece, const Answer& answer);
-  absl::Status PrepareCopy(const Piece& piece, const shm::Response& ticket,
+  TicketPart NextPiece() const;
+  shm::Request RequestFor(const TicketPart& piece) const;
+  void OnAnswer(const TicketPart& piece, const Answer& answer);
+  absl::Status PrepareCopy(const TicketPart& piece, const shm::Response& ticket,
                            device::Copy* copy) const;
   void OnCopied(const shm::Response& ticket, const absl::Status& status);
   void Fail(const absl::Status& status);
@@ -66,11 +66,11 @@ std::string Transfers::Active::Describe() const {
                       Index(spec_.source), " to chunk ", Index(spec_.destination));
 }
 
-Transfers::Active::Piece Transfers::Active::NextPiece() const {
+Transfers::Active::TicketPart Transfers::Active::NextPiece() const {
   return {asked_bytes_, std::min(spec_.bytes - asked_bytes_, kMaxPieceBytes)};
 }
 
-shm::Request Transfers::Active::RequestFor(const Piece& piece) const {
+shm::Request Transfers::Active::RequestFor(const TicketPart& piece) const {
   shm::Request request = MakeRequest(shm::RequestOp::kTransfer);
   request.priority = static_cast<shm::Priority>(spec_.priority);
   request.cause = static_cast<shm::TransferCause>(spec_.cause);
@@ -91,7 +91,7 @@ shm::Request Transfers::Active::RequestFor(const Piece& piece) const {
 }
 
 void Transfers::Active::AskForNextPiece() {
-  Piece piece;
+  TicketPart piece;
   {
     const std::lock_guard lock(mutex_);
     piece = NextPiece();
@@ -103,7 +103,7 @@ void Transfers::Active::AskForNextPiece() {
       [self = shared_from_this(), piece](const Answer& answer) { self->OnAnswer(piece, answer); });
 }
 
-void Transfers::Active::OnAnswer(const Piece& piece, const Answer& answer) {
+void Transfers::Active::OnAnswer(const TicketPart& piece, const Answer& answer) {
   absl::Status status = answer.status;
   if (!status.ok() && on_refusal_) {
     on_refusal_(static_cast<shm::ErrorReason>(answer.response.error_code));
@@ -135,7 +135,7 @@ void Transfers::Active::OnAnswer(const Piece& piece, const Answer& answer) {
 }
 
 // This process knows where the bytes are too, and does not execute a ticket that disagrees.
-absl::Status Transfers::Active::PrepareCopy(const Piece& piece, const shm::Response& ticket,
+absl::Status Transfers::Active::PrepareCopy(const TicketPart& piece, const shm::Response& ticket,
                                             device::Copy* copy) const {
   const bool to_device = ticket.direction == shm::Direction::kHostToDevice;
   const ChunkTable::Chunk* host_chunk =

@@ -3,8 +3,8 @@
 // A block is a part of the reduced elements, divided into as many lanes as the smallest host has
 // ranks. Each lane belongs to the ranks of one number within their hosts. Each such rank gathers
 // its lane of a block from its host's ranks. On the first host it adds them up and sends the
-// partial sum to its twin on the second host. That one adds its own host's values, and so on in
-// rank order. The last host rounds. While one host adds a block, the next host adds the block
+// partial sum to its counterpart on the second host. That one adds its own host's values, and so on
+// in rank order. The last host rounds. While one host adds a block, the next host adds the block
 // before.
 #ifndef GEMINID_COLLECTIVES_HIERARCHICAL_CHAIN_PLAN_H_
 #define GEMINID_COLLECTIVES_HIERARCHICAL_CHAIN_PLAN_H_

@@ -13,7 +13,9 @@
 namespace geminid::collectives {
 namespace {
 
-Parcels Empty(const Operation& operation) { return {.sent = operation, .expected = operation}; }
+ExchangeMessages Empty(const Operation& operation) {
+  return {.sent = operation, .expected = operation};
+}
 
 }  // namespace
 
@@ -51,54 +53,55 @@ HierarchicalBackend::HierarchicalBackend(std::unique_ptr<TcpBackend> network,
       name_(std::move(name)),
       options_(options),
       costs_(options.costs),
-      layers_(std::move(network), std::move(host), hosts),
-      chain_(&layers_) {}
+      levels_(std::move(network), std::move(host), hosts),
+      chain_(&levels_) {}
 
 Partition HierarchicalBackend::PiecesOf(const Partition& parts, int host, int other) const {
-  const Hosts& hosts = layers_.hosts();
+  const Hosts& hosts = levels_.hosts();
   const size_t count = parts.Begin(hosts.FirstOf(host + 1)) - parts.Begin(hosts.FirstOf(host));
   return Partition(count, std::min(hosts.SizeOf(host), hosts.SizeOf(other)));
 }
 
 absl::Status HierarchicalBackend::DoAllGather(const Operation& operation, const std::byte* in,
                                               std::byte* out, const Partition& parts) {
-  const Hosts& hosts = layers_.hosts();
+  const Hosts& hosts = levels_.hosts();
   const size_t width = SizeOf(operation.dtype);
   // This rank's piece of a host's elements, when they are divided into `pieces`.
   const auto piece = [&](int of_host, const Partition& pieces) {
-    return out + (parts.Begin(hosts.FirstOf(of_host)) + pieces.Begin(layers_.local())) * width;
+    return out + (parts.Begin(hosts.FirstOf(of_host)) + pieces.Begin(levels_.local())) * width;
   };
   const auto within = [&](int of_host, const std::byte* own) {
-    const Partition pieces = PiecesOf(parts, of_host, layers_.host());
+    const Partition pieces = PiecesOf(parts, of_host, levels_.host());
     std::byte* const all = out + parts.Begin(hosts.FirstOf(of_host)) * width;
-    return layers_.Inside([&](auto& host) {
+    return levels_.Inside([&](auto& host) {
       return host.DoAllGather(operation, own == nullptr ? piece(of_host, pieces) : own, all,
                               pieces);
     });
   };
-  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
-  GEMINID_RETURN_IF_ERROR(within(layers_.host(), in));
-  Parcels parcels = Empty(operation);
+  GEMINID_RETURN_IF_ERROR(levels_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(within(levels_.host(), in));
+  ExchangeMessages messages = Empty(operation);
   for (int step = 1; step < hosts.count; ++step) {
-    const int other = (layers_.host() + step) % hosts.count;
-    if (layers_.local() >= hosts.SizeOf(other)) continue;
-    const Partition ours = PiecesOf(parts, layers_.host(), other);
-    const Partition theirs = PiecesOf(parts, other, layers_.host());
-    const int twin = layers_.Twin(other);
-    parcels.sends.push_back(
-        {twin, piece(layers_.host(), ours), ours.Count(layers_.local()) * width});
-    parcels.receives.push_back({twin, piece(other, theirs), theirs.Count(layers_.local()) * width});
+    const int other = (levels_.host() + step) % hosts.count;
+    if (levels_.local() >= hosts.SizeOf(other)) continue;
+    const Partition ours = PiecesOf(parts, levels_.host(), other);
+    const Partition theirs = PiecesOf(parts, other, levels_.host());
+    const int counterpart = levels_.Counterpart(other);
+    messages.sends.push_back(
+        {counterpart, piece(levels_.host(), ours), ours.Count(levels_.local()) * width});
+    messages.receives.push_back(
+        {counterpart, piece(other, theirs), theirs.Count(levels_.local()) * width});
   }
-  GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+  GEMINID_RETURN_IF_ERROR(levels_.Between(messages));
   for (int step = 1; step < hosts.count; ++step) {
-    GEMINID_RETURN_IF_ERROR(within((layers_.host() + step) % hosts.count, nullptr));
+    GEMINID_RETURN_IF_ERROR(within((levels_.host() + step) % hosts.count, nullptr));
   }
   CountAllGather(parts, width);
   return absl::OkStatus();
 }
 
 absl::Status HierarchicalBackend::LearnCosts() {
-  auto costs = MeasureLinks(layers_, options_.shm.connect_timeout);
+  auto costs = MeasureLinks(levels_, options_.shm.connect_timeout);
   if (costs.ok()) {
     costs_ = *costs;
     return absl::OkStatus();
@@ -109,15 +112,15 @@ absl::Status HierarchicalBackend::LearnCosts() {
 
 bool HierarchicalBackend::TakesChain(const Operation& operation) const {
   if (!costs_.has_value()) return false;  // the group has failed
-  const WaySeconds seconds = SecondsOf(operation, layers_.hosts(), Lanes(), *costs_);
+  const AlgorithmSeconds seconds = SecondsOf(operation, levels_.hosts(), Lanes(), *costs_);
   return seconds.chain < seconds.flat;
 }
 
 uint64_t HierarchicalBackend::NetworkReceived() const {
   uint64_t bytes = 0;
-  const std::vector<PeerTraffic> peers = layers_.network().CountedTraffic();
+  const std::vector<PeerTraffic> peers = levels_.network().CountedTraffic();
   for (size_t r = 0; r < peers.size(); ++r) {
-    const bool here = layers_.hosts().HostOf(static_cast<int>(r)) == layers_.host();
+    const bool here = levels_.hosts().HostOf(static_cast<int>(r)) == levels_.host();
     if (!here) bytes += peers[r].bytes_received;
   }
   return bytes;
@@ -134,16 +137,16 @@ CommunicatorStats HierarchicalBackend::Stats() const {
 
 absl::Status HierarchicalBackend::DoReduceScatter(const Operation& operation, const std::byte* in,
                                                   std::byte* out, const Partition& parts) {
-  const Hosts& hosts = layers_.hosts();
+  const Hosts& hosts = levels_.hosts();
   const size_t width = SizeOf(operation.dtype);
-  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(levels_.Arrive(operation, timeout()));
   CountReduceScatter(parts, width);
   if (!TakesChain(operation)) {
-    return layers_.network().DoReduceScatter(operation, in, out, parts);
+    return levels_.network().DoReduceScatter(operation, in, out, parts);
   }
   const ChainPlan plan = PlanOf(operation, hosts, Lanes());
   const auto deliver = [&](size_t block, const std::byte* sum) {
-    ChainPlan::Lane lane = plan.LaneOf(block, layers_.local());
+    ChainPlan::Lane lane = plan.LaneOf(block, levels_.local());
     if (plan.is_whole()) {
       lane = {.begin = plan.LaneOf(block, 0).begin, .count = plan.PartsOf(block).total()};
       std::byte* const room = Room(lane.count * width);
@@ -166,7 +169,7 @@ absl::Status HierarchicalBackend::DoReduceScatter(const Operation& operation, co
 
 absl::Status HierarchicalBackend::GatherBlock(const Operation& operation, const ChainPlan& plan,
                                               size_t block, const std::byte* lane, std::byte* out) {
-  return layers_.Inside(
+  return levels_.Inside(
       [&](auto& host) { return host.DoAllGather(operation, lane, out, plan.PartsOf(block)); });
 }
 
@@ -176,11 +179,11 @@ absl::Status HierarchicalBackend::DoAllReduce(const Operation& operation, const 
   if (operation.count * width <= kDirectAllReduceBytes || !TakesChain(operation)) {
     return CommunicatorBackend::DoAllReduce(operation, in, out);
   }
-  const ChainPlan plan = PlanOf(operation, layers_.hosts(), Lanes());
+  const ChainPlan plan = PlanOf(operation, levels_.hosts(), Lanes());
   const auto deliver = [&](size_t block, const std::byte* sum) {
     return GatherBlock(operation, plan, block, sum, out + plan.LaneOf(block, 0).begin * width);
   };
-  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(levels_.Arrive(operation, timeout()));
   GEMINID_RETURN_IF_ERROR(chain_.Run(operation, plan, in, deliver));
   CountChained(operation.kind);
   const Partition parts(operation.count, WorldSize());
@@ -194,13 +197,13 @@ absl::Status HierarchicalBackend::DoReduce(const Operation& operation, const std
   if (!TakesChain(operation)) return CommunicatorBackend::DoReduce(operation, in, out);
   const int root = operation.root_or_tag;
   const size_t width = SizeOf(operation.dtype);
-  const ChainPlan plan = PlanOf(operation, layers_.hosts(), Lanes());
+  const ChainPlan plan = PlanOf(operation, levels_.hosts(), Lanes());
   const auto deliver = [&](size_t block, const std::byte* sum) {
     std::byte* to = Rank() == root ? out + plan.LaneOf(block, 0).begin * width
                                    : Room(plan.PartsOf(block).total() * width);
     return GatherBlock(operation, plan, block, sum, to);
   };
-  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(levels_.Arrive(operation, timeout()));
   GEMINID_RETURN_IF_ERROR(chain_.Run(operation, plan, in, deliver));
   CountChained(operation.kind);
   CountToRoot(root, operation.count * width);
@@ -209,31 +212,31 @@ absl::Status HierarchicalBackend::DoReduce(const Operation& operation, const std
 
 // Through memory on the root's host; from there each of its ranks sends one lane.
 absl::Status HierarchicalBackend::DoBroadcast(const Operation& operation, std::byte* inout) {
-  const Hosts& hosts = layers_.hosts();
+  const Hosts& hosts = levels_.hosts();
   const size_t width = SizeOf(operation.dtype);
   const int root = operation.root_or_tag;
   const Partition lanes(operation.count, hosts.ranks_each);
-  std::byte* lane = inout + lanes.Begin(layers_.local()) * width;
-  const size_t lane_bytes = lanes.Count(layers_.local()) * width;
-  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
-  Parcels parcels = Empty(operation);
-  if (layers_.host() == hosts.HostOf(root)) {
+  std::byte* lane = inout + lanes.Begin(levels_.local()) * width;
+  const size_t lane_bytes = lanes.Count(levels_.local()) * width;
+  GEMINID_RETURN_IF_ERROR(levels_.Arrive(operation, timeout()));
+  ExchangeMessages messages = Empty(operation);
+  if (levels_.host() == hosts.HostOf(root)) {
     Operation on_host = operation;
     on_host.root_or_tag = hosts.LocalOf(root);
     GEMINID_RETURN_IF_ERROR(
-        layers_.Inside([&](auto& host) { return host.DoBroadcast(on_host, inout); }));
-    for (int step = 1; step < hosts.count && layers_.has_twins(); ++step) {
-      const int twin = layers_.Twin((layers_.host() + step) % hosts.count);
-      parcels.sends.push_back({twin, lane, lane_bytes});
+        levels_.Inside([&](auto& host) { return host.DoBroadcast(on_host, inout); }));
+    for (int step = 1; step < hosts.count && levels_.has_counterparts(); ++step) {
+      const int counterpart = levels_.Counterpart((levels_.host() + step) % hosts.count);
+      messages.sends.push_back({counterpart, lane, lane_bytes});
     }
-    GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+    GEMINID_RETURN_IF_ERROR(levels_.Between(messages));
     GEMINID_RETURN_IF_ERROR(Depart());
   } else {
-    if (layers_.has_twins()) {
-      parcels.receives.push_back({layers_.Twin(hosts.HostOf(root)), lane, lane_bytes});
+    if (levels_.has_counterparts()) {
+      messages.receives.push_back({levels_.Counterpart(hosts.HostOf(root)), lane, lane_bytes});
     }
-    GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
-    GEMINID_RETURN_IF_ERROR(layers_.Inside(
+    GEMINID_RETURN_IF_ERROR(levels_.Between(messages));
+    GEMINID_RETURN_IF_ERROR(levels_.Inside(
         [&](auto& host) { return host.DoAllGather(operation, lane, inout, lanes); }));
   }
   CountFromRoot(root, operation.count * width);
@@ -242,34 +245,34 @@ absl::Status HierarchicalBackend::DoBroadcast(const Operation& operation, std::b
 
 absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const std::byte* in,
                                              std::byte* out) {
-  const Hosts& hosts = layers_.hosts();
+  const Hosts& hosts = levels_.hosts();
   const size_t pair = operation.count * SizeOf(operation.dtype);
   const size_t per_host = pair * static_cast<size_t>(hosts.ranks_each);
   const auto offset = [&](int host) { return static_cast<size_t>(hosts.FirstOf(host)) * pair; };
   std::byte* const room = hosts.are_even() ? Room(offset(hosts.count)) : nullptr;
   // Collects what this host's ranks have for rank `local` of a host at their own rank `local`.
   const auto collect = [&](int for_host, std::byte* to) {
-    return layers_.Inside(
+    return levels_.Inside(
         [&](auto& host) { return host.DoAllToAll(operation, in + offset(for_host), to); });
   };
-  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
-  GEMINID_RETURN_IF_ERROR(collect(layers_.host(), out + offset(layers_.host())));
-  Parcels parcels = Empty(operation);
+  GEMINID_RETURN_IF_ERROR(levels_.Arrive(operation, timeout()));
+  GEMINID_RETURN_IF_ERROR(collect(levels_.host(), out + offset(levels_.host())));
+  ExchangeMessages messages = Empty(operation);
   for (int step = 1; step < hosts.count; ++step) {
-    const int other = (layers_.host() + step) % hosts.count;
+    const int other = (levels_.host() + step) % hosts.count;
     if (hosts.are_even()) {
       GEMINID_RETURN_IF_ERROR(collect(other, room + offset(other)));
-      parcels.sends.push_back({layers_.Twin(other), room + offset(other), per_host});
-      parcels.receives.push_back({layers_.Twin(other), out + offset(other), per_host});
+      messages.sends.push_back({levels_.Counterpart(other), room + offset(other), per_host});
+      messages.receives.push_back({levels_.Counterpart(other), out + offset(other), per_host});
       continue;
     }
     for (int r = hosts.FirstOf(other); r < hosts.FirstOf(other + 1); ++r) {
       const size_t place = static_cast<size_t>(r) * pair;
-      parcels.sends.push_back({r, in + place, pair});
-      parcels.receives.push_back({r, out + place, pair});
+      messages.sends.push_back({r, in + place, pair});
+      messages.receives.push_back({r, out + place, pair});
     }
   }
-  GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+  GEMINID_RETURN_IF_ERROR(levels_.Between(messages));
   for (int r = 0; r < WorldSize(); ++r) {
     if (r == Rank()) continue;
     CountSent(r, pair);
@@ -279,20 +282,20 @@ absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const s
 }
 
 absl::Status HierarchicalBackend::DoBarrier(const Operation& operation) {
-  GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
-  Parcels parcels = Empty(operation);
-  for (int step = 1; step < layers_.hosts().count && layers_.has_twins(); ++step) {
-    const int twin = layers_.Twin((layers_.host() + step) % layers_.hosts().count);
-    parcels.sends.push_back({.peer = twin});
-    parcels.receives.push_back({.peer = twin});
+  GEMINID_RETURN_IF_ERROR(levels_.Arrive(operation, timeout()));
+  ExchangeMessages messages = Empty(operation);
+  for (int step = 1; step < levels_.hosts().count && levels_.has_counterparts(); ++step) {
+    const int counterpart = levels_.Counterpart((levels_.host() + step) % levels_.hosts().count);
+    messages.sends.push_back({.peer = counterpart});
+    messages.receives.push_back({.peer = counterpart});
   }
-  GEMINID_RETURN_IF_ERROR(layers_.Between(parcels));
+  GEMINID_RETURN_IF_ERROR(levels_.Between(messages));
   return Depart();
 }
 
 absl::Status HierarchicalBackend::Depart() {
-  if (layers_.hosts().are_even()) return absl::OkStatus();
-  return layers_.Inside([](auto& host) { return host.DoBarrier({.kind = OpKind::kBarrier}); });
+  if (levels_.hosts().are_even()) return absl::OkStatus();
+  return levels_.Inside([](auto& host) { return host.DoBarrier({.kind = OpKind::kBarrier}); });
 }
 
 std::byte* HierarchicalBackend::Room(size_t bytes) {
@@ -301,34 +304,35 @@ std::byte* HierarchicalBackend::Room(size_t bytes) {
 }
 
 absl::Status HierarchicalBackend::DoSendReceive(const Message* send, const Message* receive) {
-  const Hosts& hosts = layers_.hosts();
+  const Hosts& hosts = levels_.hosts();
   const auto is_inside = [&](const Message* message) {
-    return message != nullptr && hosts.HostOf(message->peer) == layers_.host();
+    return message != nullptr && hosts.HostOf(message->peer) == levels_.host();
   };
   Message inner_send, inner_receive;
-  Parcels parcels;
+  ExchangeMessages messages;
   if (is_inside(send)) {
     inner_send = *send;
     inner_send.peer = hosts.LocalOf(send->peer);
   } else if (send != nullptr) {
-    parcels.sent = send->operation;
-    parcels.sends.push_back({send->peer, send->in, send->bytes()});
+    messages.sent = send->operation;
+    messages.sends.push_back({send->peer, send->in, send->bytes()});
   }
   if (is_inside(receive)) {
     inner_receive = *receive;
     inner_receive.peer = hosts.LocalOf(receive->peer);
   } else if (receive != nullptr) {
-    parcels.expected = receive->operation;
-    parcels.receives.push_back({receive->peer, receive->out, receive->bytes()});
+    messages.expected = receive->operation;
+    messages.receives.push_back({receive->peer, receive->out, receive->bytes()});
   }
-  const Layers::Meanwhile inside = [&]() -> absl::Status {
+  const HierarchyLevels::OverlappedWork inside = [&]() -> absl::Status {
     const Message* sending = is_inside(send) ? &inner_send : nullptr;
     const Message* receiving = is_inside(receive) ? &inner_receive : nullptr;
-    return layers_.Inside([&](auto& host) { return host.DoSendReceive(sending, receiving); });
+    return levels_.Inside([&](auto& host) { return host.DoSendReceive(sending, receiving); });
   };
-  layers_.Allow(timeout());
+  levels_.Allow(timeout());
   const bool has_inside = is_inside(send) || is_inside(receive);
-  GEMINID_RETURN_IF_ERROR(layers_.Between(parcels, has_inside ? inside : Layers::Meanwhile()));
+  GEMINID_RETURN_IF_ERROR(
+      levels_.Between(messages, has_inside ? inside : HierarchyLevels::OverlappedWork()));
   if (send != nullptr) CountSent(send->peer, send->bytes());
   if (receive != nullptr) CountReceived(receive->peer, receive->bytes());
   return absl::OkStatus();
@@ -343,10 +347,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
   const std::string name = absl::StrCat(name_, "/", key);
   if (std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) == hosts.end()) {
     const auto own = std::find(ranks.begin(), ranks.end(), Rank()) - ranks.begin();
-    shm.look = [this] { return layers_.network().links().failure(); };
+    shm.look = [this] { return levels_.network().links().failure(); };
     return ConnectShm(name, static_cast<int>(own), static_cast<int>(ranks.size()), shm);
   }
-  auto network = layers_.network().ConnectSubset(key, ranks);
+  auto network = levels_.network().ConnectSubset(key, ranks);
   if (!network.ok()) return network.status();
   HierarchyOptions options = options_;
   options.costs = costs_;
@@ -355,8 +359,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
 }
 
 absl::StatusOr<Survivors> HierarchicalBackend::DoShrink() {
-  layers_.network().SetTimeout(timeout());
-  GEMINID_ASSIGN_OR_RETURN(TcpBackend::Remainder left, layers_.network().ConnectSurvivors());
+  levels_.network().SetTimeout(timeout());
+  GEMINID_ASSIGN_OR_RETURN(TcpBackend::Remainder left, levels_.network().ConnectSurvivors());
   std::vector<std::string> hosts;
   for (const int rank : left.ranks) hosts.push_back(host_by_rank_[static_cast<size_t>(rank)]);
   HierarchyOptions options = options_;

@@ -13,10 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/communicator_backend.h"
-#include "collectives/hierarchical/chain.h"
+#include "collectives/hierarchical/algorithm_choice.h"
+#include "collectives/hierarchical/chain_reduction.h"
 #include "collectives/hierarchical/hierarchical_communicator.h"
-#include "collectives/hierarchical/layers.h"
-#include "collectives/hierarchical/way_choice.h"
+#include "collectives/hierarchical/hierarchy_levels.h"
 
 namespace geminid::collectives {
 
@@ -53,10 +53,10 @@ class HierarchicalBackend final : public CommunicatorBackend {
   uint64_t NetworkReceived() const override;
 
  protected:
-  void DoAbort(const absl::Status& status) override { layers_.network().links().Abort(status); }
-  absl::Status DoCheckHealth() const override { return layers_.network().links().failure(); }
+  void DoAbort(const absl::Status& status) override { levels_.network().links().Abort(status); }
+  absl::Status DoCheckHealth() const override { return levels_.network().links().failure(); }
   std::vector<PeerTraffic> NetworkTraffic() const override {
-    return layers_.network().CountedTraffic();
+    return levels_.network().CountedTraffic();
   }
 
  private:
@@ -79,7 +79,7 @@ class HierarchicalBackend final : public CommunicatorBackend {
   absl::Status GatherBlock(const Operation& operation, const ChainPlan& plan, size_t block,
                            const std::byte* lane, std::byte* out);
 
-  // With hosts of different sizes: a rank without twins waits for its host's other ranks.
+  // With hosts of different sizes: a rank without counterparts waits for its host's other ranks.
   absl::Status Depart();
   std::byte* Room(size_t bytes);
 
@@ -93,8 +93,8 @@ class HierarchicalBackend final : public CommunicatorBackend {
   const std::string name_;
   const HierarchyOptions options_;
   std::optional<LinkCosts> costs_;  // nullopt: the group failed while they were measured
-  Layers layers_;
-  Chain chain_;
+  HierarchyLevels levels_;
+  ChainReduction chain_;
   std::vector<std::byte> room_;
   std::array<std::atomic<uint64_t>, kOpKindCount> chained_ = {};
 };

@@ -24,8 +24,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectHierarchical(int rank, int 
   auto network = TcpBackend::Connect(rank, world_size, std::move(options.network));
   if (!network.ok()) return network.status();
   std::vector<std::string> hosts;
-  for (const Place& place : (*network)->links().options().member->places()) {
-    hosts.push_back(place.machine);
+  for (const RankAddress& rank_address : (*network)->links().options().member->rank_addresses()) {
+    hosts.push_back(rank_address.machine);
   }
   return HierarchicalBackend::Make(*std::move(network), hosts, name, hierarchy);
 }

@@ -39,8 +39,8 @@ namespace geminid::collectives {
 // The options are the same on all ranks.
 struct HierarchyOptions {
   ShmOptions shm{};
-  // The costs by which reductions choose the faster way; see way_choice.h. Unset: measured when the
-  // ranks connect.
+  // The costs by which reductions choose the faster way; see algorithm_choice.h. Unset: measured
+  // when the ranks connect.
   std::optional<LinkCosts> costs = std::nullopt;
   // Limits for a lane of a block; see chain_plan.h. A lane should be long enough to hide the
   // latency of sending it, and short enough that the reduced elements have many lanes.

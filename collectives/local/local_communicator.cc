@@ -28,7 +28,7 @@ class LocalBackend final : public CommunicatorBackend {
     const size_t width = SizeOf(operation.dtype);
     for (int r = 0; r < WorldSize(); ++r) {
       const size_t bytes = parts.Count(r) * width;
-      Copy(out + parts.Begin(r) * width, group_->offer(r).in, bytes);
+      Copy(out + parts.Begin(r) * width, group_->buffers(r).in, bytes);
       Count(r, parts.Count(Rank()) * width, bytes);
     }
     return Close();
@@ -40,7 +40,7 @@ class LocalBackend final : public CommunicatorBackend {
     const size_t width = SizeOf(operation.dtype);
     std::vector<const std::byte*> inputs;
     for (int r = 0; r < WorldSize(); ++r) {
-      inputs.push_back(group_->offer(r).in + parts.Begin(Rank()) * width);
+      inputs.push_back(group_->buffers(r).in + parts.Begin(Rank()) * width);
       Count(r, parts.Count(r) * width, parts.Count(Rank()) * width);
     }
     ReduceInOrder(inputs, out, parts.Count(Rank()), operation.dtype, operation.reduce,
@@ -55,7 +55,7 @@ class LocalBackend final : public CommunicatorBackend {
     if (Rank() == root) {
       for (int r = 0; r < WorldSize(); ++r) Count(r, bytes, 0);
     } else {
-      Copy(inout, group_->offer(root).in, bytes);
+      Copy(inout, group_->buffers(root).in, bytes);
       Count(root, 0, bytes);
     }
     return Close();
@@ -67,7 +67,7 @@ class LocalBackend final : public CommunicatorBackend {
     const size_t bytes = operation.count * SizeOf(operation.dtype);
     for (int r = 0; r < WorldSize(); ++r) {
       Copy(out + static_cast<size_t>(r) * bytes,
-           group_->offer(r).in + static_cast<size_t>(Rank()) * bytes, bytes);
+           group_->buffers(r).in + static_cast<size_t>(Rank()) * bytes, bytes);
       Count(r, bytes, bytes);
     }
     return Close();
@@ -79,20 +79,20 @@ class LocalBackend final : public CommunicatorBackend {
   }
 
   absl::Status DoSendReceive(const Message* send, const Message* receive) override {
-    LocalGroup::Letter letter;
+    LocalGroup::PostedMessage message;
     if (send != nullptr) {
-      letter = {.operation = send->operation, .data = send->in};
-      group_->PostLetter(Rank(), send->peer, &letter);
+      message = {.operation = send->operation, .data = send->in};
+      group_->PostMessage(Rank(), send->peer, &message);
     }
     if (receive != nullptr) {
       if (absl::Status s = TakeOne(*receive); !s.ok()) {
-        // The group has failed, so this only removes our letter.
-        if (send != nullptr) (void)group_->AwaitLetter(Rank(), send->peer, &letter, timeout());
+        // The group has failed, so this only removes our message.
+        if (send != nullptr) (void)group_->AwaitMessage(Rank(), send->peer, &message, timeout());
         return s;
       }
     }
     if (send == nullptr) return absl::OkStatus();
-    GEMINID_RETURN_IF_ERROR(group_->AwaitLetter(Rank(), send->peer, &letter, timeout()));
+    GEMINID_RETURN_IF_ERROR(group_->AwaitMessage(Rank(), send->peer, &message, timeout()));
     CountSent(send->peer, send->bytes());
     return absl::OkStatus();
   }
@@ -126,7 +126,7 @@ class LocalBackend final : public CommunicatorBackend {
     group_->Post(Rank(), {.operation = operation, .in = in, .out = out});
     GEMINID_RETURN_IF_ERROR(group_->Meet(Rank(), operation, timeout()));
     for (int r = 0; r < WorldSize(); ++r) {
-      const Operation& other = group_->offer(r).operation;
+      const Operation& other = group_->buffers(r).operation;
       if (!(other == operation)) {
         return group_->Fail(MismatchError(Rank(), operation, r, other));
       }
@@ -141,19 +141,19 @@ class LocalBackend final : public CommunicatorBackend {
   }
 
   absl::Status TakeOne(const Message& receive) {
-    LocalGroup::Letter* letter = nullptr;
+    LocalGroup::PostedMessage* message = nullptr;
     GEMINID_RETURN_IF_ERROR(
-        group_->TakeLetter(receive.peer, Rank(), receive.operation, timeout(), &letter));
+        group_->TakeMessage(receive.peer, Rank(), receive.operation, timeout(), &message));
     absl::Status status;
-    if (letter->operation == receive.operation) {
-      Copy(receive.out, letter->data, receive.bytes());
+    if (message->operation == receive.operation) {
+      Copy(receive.out, message->data, receive.bytes());
       CountReceived(receive.peer, receive.bytes());
     } else {
       Operation own = receive.operation;
       own.kind = OpKind::kReceive;
-      status = group_->Fail(MismatchError(Rank(), own, receive.peer, letter->operation));
+      status = group_->Fail(MismatchError(Rank(), own, receive.peer, message->operation));
     }
-    group_->FinishLetter(letter);
+    group_->FinishMessage(message);
     return status;
   }
 

@@ -17,16 +17,16 @@ std::chrono::steady_clock::time_point DeadlineIn(absl::Duration timeout) {
 
 LocalGroup::LocalGroup(int world_size)
     : world_size_(world_size),
-      offers_(static_cast<size_t>(world_size)),
+      buffers_(static_cast<size_t>(world_size)),
       meetings_(static_cast<size_t>(world_size), 0),
       partings_(static_cast<size_t>(world_size), 0),
       left_(static_cast<size_t>(world_size), false),
       shrinking_(static_cast<size_t>(world_size), false),
       mailboxes_(static_cast<size_t>(world_size) * static_cast<size_t>(world_size)) {}
 
-void LocalGroup::Post(int rank, const Offer& offer) {
+void LocalGroup::Post(int rank, const SharedBuffers& buffers) {
   std::lock_guard lock(mutex_);
-  offers_[static_cast<size_t>(rank)] = offer;
+  buffers_[static_cast<size_t>(rank)] = buffers;
 }
 
 absl::Status LocalGroup::Meet(int rank, const Operation& operation, absl::Duration timeout) {
@@ -61,23 +61,23 @@ void LocalGroup::Part(int rank) {
   });
 }
 
-void LocalGroup::PostLetter(int from, int to, Letter* letter) {
+void LocalGroup::PostMessage(int from, int to, PostedMessage* message) {
   std::lock_guard lock(mutex_);
-  Mailbox(from, to).push_back(letter);
+  Mailbox(from, to).push_back(message);
   changed_.notify_all();
 }
 
-absl::Status LocalGroup::TakeLetter(int from, int to, const Operation& operation,
-                                    absl::Duration timeout, Letter** letter) {
+absl::Status LocalGroup::TakeMessage(int from, int to, const Operation& operation,
+                                     absl::Duration timeout, PostedMessage** message) {
   const auto deadline = DeadlineIn(timeout);
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!failure_.ok()) return failure_;
     auto& mailbox = Mailbox(from, to);
     if (!mailbox.empty()) {
-      *letter = mailbox.front();
+      *message = mailbox.front();
       mailbox.pop_front();
-      (*letter)->state = LetterState::kTaken;
+      (*message)->state = PostedMessageState::kTaken;
       return absl::OkStatus();
     }
     if (left_[static_cast<size_t>(from)]) return FailLocked(LeftError(from));
@@ -89,18 +89,19 @@ absl::Status LocalGroup::TakeLetter(int from, int to, const Operation& operation
   }
 }
 
-void LocalGroup::FinishLetter(Letter* letter) {
+void LocalGroup::FinishMessage(PostedMessage* message) {
   std::lock_guard lock(mutex_);
-  letter->state = LetterState::kDone;
+  message->state = PostedMessageState::kDone;
   changed_.notify_all();
 }
 
-absl::Status LocalGroup::AwaitLetter(int from, int to, Letter* letter, absl::Duration timeout) {
+absl::Status LocalGroup::AwaitMessage(int from, int to, PostedMessage* message,
+                                      absl::Duration timeout) {
   const auto deadline = DeadlineIn(timeout);
   std::unique_lock lock(mutex_);
-  while (letter->state != LetterState::kDone) {
+  while (message->state != PostedMessageState::kDone) {
     // A receiver that is copying ends soon, and its source must not be freed meanwhile.
-    if (letter->state == LetterState::kTaken) {
+    if (message->state == PostedMessageState::kTaken) {
       changed_.wait(lock);
       continue;
     }
@@ -108,10 +109,10 @@ absl::Status LocalGroup::AwaitLetter(int from, int to, Letter* letter, absl::Dur
     if (status.ok() && left_[static_cast<size_t>(to)]) status = FailLocked(LeftError(to));
     if (status.ok() && std::chrono::steady_clock::now() >= deadline) {
       const int absent[] = {to};
-      status = FailLocked(TimeoutError(letter->operation, absent, from, timeout));
+      status = FailLocked(TimeoutError(message->operation, absent, from, timeout));
     }
     if (!status.ok()) {
-      std::erase(Mailbox(from, to), letter);
+      std::erase(Mailbox(from, to), message);
       return status;
     }
     changed_.wait_until(lock, deadline);

@@ -27,35 +27,36 @@ class LocalGroup {
   explicit LocalGroup(int world_size);
 
   // The buffers that a rank lets the others read; valid between Meet and Part.
-  struct Offer {
+  struct SharedBuffers {
     Operation operation;
     const std::byte* in = nullptr;
     const std::byte* out = nullptr;
   };
-  void Post(int rank, const Offer& offer);
+  void Post(int rank, const SharedBuffers& buffers);
   // Returns when all ranks have called it as often as this rank. All earlier writes of each rank
   // are then visible to all.
   absl::Status Meet(int rank, const Operation& operation, absl::Duration timeout);
-  // Returns when all ranks that met have called it, so that nothing reads this rank's offer any
+  // Returns when all ranks that met have called it, so that nothing reads this rank's buffers any
   // more. Has no timeout and no failure: peers between Meet and Part only copy memory, and the
   // caller's buffers must not go away meanwhile.
   void Part(int rank);
   // Valid between Meet and Part only.
-  const Offer& offer(int rank) const { return offers_[static_cast<size_t>(rank)]; }
+  const SharedBuffers& buffers(int rank) const { return buffers_[static_cast<size_t>(rank)]; }
 
   // A message stays in its sender's memory until the receiver has copied it.
-  enum class LetterState { kPosted, kTaken, kDone };
-  struct Letter {
+  enum class PostedMessageState { kPosted, kTaken, kDone };
+  struct PostedMessage {
     Operation operation;
     const std::byte* data = nullptr;
-    LetterState state = LetterState::kPosted;
+    PostedMessageState state = PostedMessageState::kPosted;
   };
-  void PostLetter(int from, int to, Letter* letter);
-  absl::Status TakeLetter(int from, int to, const Operation& operation, absl::Duration timeout,
-                          Letter** letter);
-  void FinishLetter(Letter* letter);
-  // Returns when the receiver has finished with the letter. On failure removes it from the mailbox.
-  absl::Status AwaitLetter(int from, int to, Letter* letter, absl::Duration timeout);
+  void PostMessage(int from, int to, PostedMessage* message);
+  absl::Status TakeMessage(int from, int to, const Operation& operation, absl::Duration timeout,
+                           PostedMessage** message);
+  void FinishMessage(PostedMessage* message);
+  // Returns when the receiver has finished with the message. On failure removes it from the
+  // mailbox.
+  absl::Status AwaitMessage(int from, int to, PostedMessage* message, absl::Duration timeout);
 
   absl::Status Fail(const absl::Status& status);
   absl::Status failure() const;
@@ -77,7 +78,7 @@ class LocalGroup {
     std::shared_ptr<LocalGroup> group;
     int missing = 0;
   };
-  std::deque<Letter*>& Mailbox(int from, int to) {
+  std::deque<PostedMessage*>& Mailbox(int from, int to) {
     return mailboxes_[static_cast<size_t>(from) * static_cast<size_t>(world_size_) +
                       static_cast<size_t>(to)];
   }
@@ -86,13 +87,13 @@ class LocalGroup {
   const int world_size_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Offer> offers_;
+  std::vector<SharedBuffers> buffers_;
   std::vector<uint64_t> meetings_;  // calls of Meet, by rank
   std::vector<uint64_t> partings_;  // calls of Part, by rank
   std::vector<bool> left_;
   std::vector<bool> shrinking_;  // in Shrink(), or returned from it with remainder_
   Remainder remainder_;          // complete when all remaining ranks have come
-  std::vector<std::deque<Letter*>> mailboxes_;
+  std::vector<std::deque<PostedMessage*>> mailboxes_;
   std::map<std::string, PendingSubset> subsets_;
   absl::Status failure_;
 };

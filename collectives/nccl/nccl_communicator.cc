@@ -102,7 +102,7 @@ class NcclBackend final : public CommunicatorBackend {
     const size_t own = parts.Count(Rank()) * width;
     for (int r = 0; r < WorldSize(); ++r) Count(r, own, parts.Count(r) * width);
     if (parts.total() == 0) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const Given given, Give(nullptr, 0, out, parts.total() * width));
+    GEMINID_ASSIGN_OR_RETURN(const CallBuffers given, Give(nullptr, 0, out, parts.total() * width));
     const bool is_even = parts.total() % static_cast<size_t>(WorldSize()) == 0;
     std::byte* const own_out = given.out + parts.Begin(Rank()) * width;
     if (!is_even || given.out != out || !group_->MayGive({in, own})) {
@@ -131,7 +131,7 @@ class NcclBackend final : public CommunicatorBackend {
     const size_t own = parts.Count(Rank()) * width;
     for (int r = 0; r < WorldSize(); ++r) Count(r, parts.Count(r) * width, own);
     if (parts.total() == 0) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const Given given, Give(in, parts.total() * width, nullptr, 0));
+    GEMINID_ASSIGN_OR_RETURN(const CallBuffers given, Give(in, parts.total() * width, nullptr, 0));
     GEMINID_ASSIGN_OR_RETURN(std::byte* const rows, Rows(own));
     GEMINID_RETURN_IF_ERROR(
         CopyOwn(in + parts.Begin(Rank()) * width, own, rows + static_cast<size_t>(Rank()) * own));
@@ -155,7 +155,7 @@ class NcclBackend final : public CommunicatorBackend {
       Count(root, 0, bytes);
     }
     if (bytes == 0) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const Given given, Give(nullptr, 0, inout, bytes));
+    GEMINID_ASSIGN_OR_RETURN(const CallBuffers given, Give(nullptr, 0, inout, bytes));
     if (Rank() == root) GEMINID_RETURN_IF_ERROR(CopyOwn(inout, bytes, given.out));
     GEMINID_RETURN_IF_ERROR(Group(operation, [&](Calls& calls) {
       calls.Note(group_->nccl().broadcast(given.out, given.out, bytes, NcclType::kUint8, root,
@@ -171,7 +171,8 @@ class NcclBackend final : public CommunicatorBackend {
     const auto at = [&](int rank) { return static_cast<size_t>(rank) * bytes; };
     for (int r = 0; r < WorldSize(); ++r) Count(r, bytes, bytes);
     if (bytes == 0) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const Given given, Give(in, at(WorldSize()), out, at(WorldSize())));
+    GEMINID_ASSIGN_OR_RETURN(const CallBuffers given,
+                             Give(in, at(WorldSize()), out, at(WorldSize())));
     GEMINID_RETURN_IF_ERROR(CopyOwn(in + at(Rank()), bytes, given.out + at(Rank())));
     GEMINID_RETURN_IF_ERROR(Group(operation, [&](Calls& calls) {
       for (int r = 0; r < WorldSize(); ++r) {
@@ -213,7 +214,7 @@ class NcclBackend final : public CommunicatorBackend {
     const bool receives = receive != nullptr && receive->bytes() > 0;
     if (!sends && !receives) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(
-        const Given given,
+        const CallBuffers given,
         Give(sends ? send->in : nullptr, sends ? send->bytes() : 0,
              receives ? receive->out : nullptr, receives ? receive->bytes() : 0));
     const Operation& operation = send != nullptr ? send->operation : receive->operation;
@@ -244,7 +245,7 @@ class NcclBackend final : public CommunicatorBackend {
  protected:
   void DoAbort(const absl::Status& status) override { control_.Abort(status); }
   absl::Status DoCheckHealth() const override { return control_.health(); }
-  absl::Status DoLookForTheDead() override { return control_.LookForTheDead(); }
+  absl::Status DoDetectDeadRanks() override { return control_.DetectDeadRanks(); }
   uint64_t RegisteredBytes() const override { return group_->registered_bytes(); }
 
  private:
@@ -290,15 +291,15 @@ class NcclBackend final : public CommunicatorBackend {
   }
 
   // The memory that NCCL gets: the caller's, or staging if NCCL may not get that.
-  struct Given {
+  struct CallBuffers {
     const std::byte* in;  // has the caller's bytes
     std::byte* out;       // if not the caller's memory, the result must be copied on
   };
-  absl::StatusOr<Given> Give(const std::byte* in, size_t in_bytes, std::byte* out,
-                             size_t out_bytes) {
+  absl::StatusOr<CallBuffers> Give(const std::byte* in, size_t in_bytes, std::byte* out,
+                                   size_t out_bytes) {
     const bool stages_in = !group_->MayGive({in, in_bytes});
     const bool stages_out = !group_->MayGive({out, out_bytes});
-    Given given = {.in = in, .out = out};
+    CallBuffers given = {.in = in, .out = out};
     if (!stages_in && !stages_out) return given;
     constexpr size_t kAlignment = 256;
     const size_t in_room = stages_in ? base::RoundUp(in_bytes, kAlignment) : 0;
@@ -343,12 +344,12 @@ class NcclBackend final : public CommunicatorBackend {
 };
 
 // What each rank contributes, sent as raw bytes.
-struct Offer {
+struct RankSetup {
   std::array<char, 16> gpu;
   std::array<char, 8> has_library;  // [0]: 1 or 0
 };
 
-absl::Status CheckOffers(std::span<const Offer> offers, int rank, const std::string& error) {
+absl::Status CheckOffers(std::span<const RankSetup> offers, int rank, const std::string& error) {
   for (size_t r = 0; r < offers.size(); ++r) {
     if (offers[r].has_library[0] == 0) {
       const bool own = static_cast<int>(r) == rank;
@@ -388,19 +389,19 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const NcclPlace& place
   if (place.driver->device_get_uuid(&uuid, place.device) != CUDA_SUCCESS) {
     return absl::UnavailableError("NCCL: the driver does not know the rank's GPU");
   }
-  Offer offer = {};
+  RankSetup offer = {};
   std::memcpy(offer.gpu.data(), uuid.bytes, offer.gpu.size());
   offer.has_library[0] = nccl == nullptr ? 0 : 1;
-  std::vector<Offer> offers(static_cast<size_t>(control->WorldSize()));
+  std::vector<RankSetup> offers(static_cast<size_t>(control->WorldSize()));
   GEMINID_RETURN_IF_ERROR(
       control->AllGather(ConstBuffer(&offer, sizeof(offer), DType::kUint8),
-                         Buffer(offers.data(), offers.size() * sizeof(Offer), DType::kUint8)));
+                         Buffer(offers.data(), offers.size() * sizeof(RankSetup), DType::kUint8)));
   GEMINID_RETURN_IF_ERROR(CheckOffers(offers, control->Rank(), error));
   GEMINID_ASSIGN_OR_RETURN(const gpu::NcclId id, ShareId(*nccl, *control));
   CommunicatorBackend& backend = BackendOf(*control);
   auto group =
       NcclGroup::Create(place, nccl, id, control->Rank(), control->WorldSize(), control->timeout(),
-                        [&backend] { return backend.LookForTheDead(); });
+                        [&backend] { return backend.DetectDeadRanks(); });
   // A rank that cannot tells the others, and all of them do without.
   absl::Status mine = group.status();
   if (mine.ok() && scratch_bytes > 0) mine = (*group)->Rows(scratch_bytes).status();

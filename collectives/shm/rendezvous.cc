@@ -24,7 +24,7 @@
 namespace geminid::collectives {
 namespace {
 
-using Look = std::function<absl::Status()>;
+using WaitCheck = std::function<absl::Status()>;
 
 constexpr uint32_t kMagic = 0x53524d47;  // "GMRS"
 constexpr uint32_t kVersion = 4;
@@ -74,7 +74,7 @@ absl::StatusOr<base::UniqueFd> Duplicated(int fd) {
 }
 
 // Waits for a record, or until its sender closes.
-absl::Status AwaitRecord(int socket, const base::Deadline& deadline, const Look& look,
+absl::Status AwaitRecord(int socket, const base::Deadline& deadline, const WaitCheck& look,
                          absl::string_view late) {
   pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
   while (::poll(&entry, 1, deadline.LeftMilliseconds(kPollMilliseconds)) <= 0) {
@@ -90,8 +90,8 @@ class Host {
   Host(std::string name, int world_size)
       : name_(std::move(name)), members_(static_cast<size_t>(world_size)) {}
 
-  absl::StatusOr<Meeting> Run(const absl::StatusOr<int>& segment_fd, absl::Duration timeout,
-                              const Look& look) {
+  absl::StatusOr<RendezvousResult> Run(const absl::StatusOr<int>& segment_fd,
+                                       absl::Duration timeout, const WaitCheck& look) {
     const base::Deadline deadline = base::Deadline::In(timeout);
     GEMINID_ASSIGN_OR_RETURN(listener_, ListenAbstract(name_, kMaxShmRanks));
     GEMINID_ASSIGN_OR_RETURN(members_[0].process, OwnProcess());
@@ -238,7 +238,7 @@ class Host {
 
   // To one rank after the other, so that few descriptors are in flight at a time: the kernel limits
   // them per user. No rank proceeds before all have theirs.
-  void Offer(int segment_fd, const base::Deadline& deadline, const Look& look) {
+  void Offer(int segment_fd, const base::Deadline& deadline, const WaitCheck& look) {
     auto segment = Duplicated(segment_fd);
     if (!segment.ok()) return Disappoint(segment.status(), "rank 0: ");
     segment_ = *std::move(segment);
@@ -250,8 +250,8 @@ class Host {
     }
   }
 
-  Meeting Dismiss() {
-    Meeting meeting;
+  RendezvousResult Dismiss() {
+    RendezvousResult meeting;
     meeting.segment = std::move(segment_);
     for (Member& member : members_) {
       if (member.socket.valid()) Tell(member.socket.get(), Answer{.accepted = 1});
@@ -262,7 +262,7 @@ class Host {
 
   // OK also if the rank has just died: its pidfd shows that, as it would later.
   absl::Status Give(int rank, std::span<const int> fds, const base::Deadline& deadline,
-                    const Look& look) {
+                    const WaitCheck& look) {
     const int socket = members_[static_cast<size_t>(rank)].socket.get();
     const Answer offer{.accepted = 1};
     const absl::Status sent = SendRecord(socket, std::as_bytes(std::span(&offer, 1)), fds);
@@ -303,13 +303,13 @@ absl::Status ErrorOf(Answer answer, int rank) {
 }
 
 // One attempt of another rank to join.
-class Guest {
+class JoinAttempt {
  public:
-  Guest(int rank, int world_size, const base::Deadline& deadline, const Look& look)
+  JoinAttempt(int rank, int world_size, const base::Deadline& deadline, const WaitCheck& look)
       : rank_(rank), world_size_(world_size), deadline_(deadline), look_(look) {}
 
   // UNAVAILABLE means that the caller should retry.
-  absl::StatusOr<Meeting> Join(const std::string& name) {
+  absl::StatusOr<RendezvousResult> Join(const std::string& name) {
     GEMINID_ASSIGN_OR_RETURN(socket_, ConnectAbstract(name));
     if (absl::Status come = Come(); !come.ok()) return Fail(come);
     auto offer = ReceiveAnswer(kMaxShmRanks + 1);
@@ -320,7 +320,7 @@ class Guest {
     }
     (void)Say(absl::OkStatus(), {});
     GEMINID_RETURN_IF_ERROR(ReceiveAnswer(0).status());
-    Meeting meeting;
+    RendezvousResult meeting;
     meeting.segment = std::move(offer->front());
     std::move(offer->begin() + 1, offer->end(), std::back_inserter(meeting.processes));
     return meeting;
@@ -361,15 +361,15 @@ class Guest {
   const int rank_;
   const int world_size_;
   const base::Deadline& deadline_;
-  const Look& look_;
+  const WaitCheck& look_;
   base::UniqueFd socket_;
 };
 
 }  // namespace
 
-absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_size,
-                                   const absl::StatusOr<int>& segment_fd, absl::Duration timeout,
-                                   const Look& look) {
+absl::StatusOr<RendezvousResult> MeetOnHost(const std::string& name, int rank, int world_size,
+                                            const absl::StatusOr<int>& segment_fd,
+                                            absl::Duration timeout, const WaitCheck& look) {
   if (rank == 0) return Host(name, world_size).Run(segment_fd, timeout, look);
   // Nothing announces that an abstract socket begins to listen, so retry at growing intervals.
   constexpr auto kFirstPause = std::chrono::milliseconds(1);
@@ -377,7 +377,7 @@ absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_
   auto pause = kFirstPause;
   const base::Deadline deadline = base::Deadline::In(timeout);
   for (;;) {
-    auto meeting = Guest(rank, world_size, deadline, look).Join(name);
+    auto meeting = JoinAttempt(rank, world_size, deadline, look).Join(name);
     if (meeting.ok() || meeting.status().code() != absl::StatusCode::kUnavailable) return meeting;
     if (deadline.Passed()) {
       return absl::DeadlineExceededError(absl::StrFormat(

@@ -14,7 +14,7 @@
 
 namespace geminid::collectives {
 
-struct Meeting {
+struct RendezvousResult {
   base::UniqueFd segment;                 // rank 0's memfd, as this rank's own descriptor
   std::vector<base::UniqueFd> processes;  // by rank: pidfds, including its own
 };
@@ -26,9 +26,10 @@ struct Meeting {
 // RESOURCE_EXHAUSTED, naming the rank and the limit. A process with a wrong world size, or with a
 // rank that is present already, is refused with INVALID_ARGUMENT, and the group continues to wait.
 // `look` is called from time to time meanwhile; its error ends the wait.
-absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_size,
-                                   const absl::StatusOr<int>& segment_fd, absl::Duration timeout,
-                                   const std::function<absl::Status()>& look = nullptr);
+absl::StatusOr<RendezvousResult> MeetOnHost(const std::string& name, int rank, int world_size,
+                                            const absl::StatusOr<int>& segment_fd,
+                                            absl::Duration timeout,
+                                            const std::function<absl::Status()>& look = nullptr);
 
 }  // namespace geminid::collectives
 

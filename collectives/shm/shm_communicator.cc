@@ -163,7 +163,7 @@ class ShmBackend final : public CommunicatorBackend {
 
   void DoAbort(const absl::Status& status) override { (void)group_.Fail(status); }
   absl::Status DoCheckHealth() const override { return group_.failure(); }
-  absl::Status DoLookForTheDead() override { return group_.LookForTheDead(); }
+  absl::Status DoDetectDeadRanks() override { return group_.DetectDeadRanks(); }
 
   absl::StatusOr<Survivors> DoShrink() override {
     return ShrinkShm(group_, name_, options_, timeout(), &attempt_);
@@ -385,8 +385,9 @@ absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std
     return segment->fd();
   };
   const absl::StatusOr<int> made = rank == 0 ? make() : -1;
-  GEMINID_ASSIGN_OR_RETURN(Meeting meeting, MeetOnHost(name, rank, world_size, made,
-                                                       options.connect_timeout, options.look));
+  GEMINID_ASSIGN_OR_RETURN(
+      RendezvousResult meeting,
+      MeetOnHost(name, rank, world_size, made, options.connect_timeout, options.look));
   if (!segment) {
     GEMINID_ASSIGN_OR_RETURN(segment, Segment::Open(std::move(meeting.segment), world_size));
   }

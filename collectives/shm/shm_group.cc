@@ -56,7 +56,7 @@ absl::Status ShmGroup::Judge(const Context& context, const std::vector<int>& mis
   return absl::OkStatus();
 }
 
-absl::Status ShmGroup::LookForTheDead() {
+absl::Status ShmGroup::DetectDeadRanks() {
   GEMINID_RETURN_IF_ERROR(failure());
   const int dead = FirstDead();
   return dead < 0 ? absl::OkStatus() : Fail(DeathError(NameOf(dead)));

@@ -63,7 +63,7 @@ class ShmGroup {
   absl::Status Fail(const absl::Status& status);
   absl::Status failure() const;
   // The group's failure; a rank's death becomes one. For the waiting thread.
-  absl::Status LookForTheDead();
+  absl::Status DetectDeadRanks();
   // Whether that rank has died or left. On any thread.
   bool IsGone(int peer) const;
 

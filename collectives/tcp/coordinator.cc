@@ -12,7 +12,7 @@ Coordinator::Coordinator(int world_size, std::string job)
     : world_size_(world_size),
       job_(std::move(job)),
       admitted_(static_cast<size_t>(world_size), false),
-      places_(static_cast<size_t>(world_size)) {}
+      rank_addresses_(static_cast<size_t>(world_size)) {}
 
 std::vector<Coordinator::Outgoing> Coordinator::OnFrame(int connection, const Frame& frame) {
   const auto sender = rank_of_.find(connection);
@@ -44,8 +44,8 @@ std::vector<Coordinator::Outgoing> Coordinator::OnFrame(int connection, const Fr
 std::vector<Coordinator::Outgoing> Coordinator::Admit(int connection, const Frame& hello) {
   if (hello.value.size() > kMaxHelloBytes) return Refuse(connection, "its hello is too long");
   const std::vector<std::string> words = absl::StrSplit(hello.value, absl::MaxSplits('\n', 1));
-  const auto place = words.size() == 2 ? DecodePlaces(words[1]) : std::nullopt;
-  if (words[0] != kProtocol || !place.has_value() || place->size() != 1) {
+  const auto rank_address = words.size() == 2 ? DecodeRankAddresses(words[1]) : std::nullopt;
+  if (words[0] != kProtocol || !rank_address.has_value() || rank_address->size() != 1) {
     return Refuse(connection, "it speaks another protocol; do all ranks run the same build?");
   }
   if (hello.key != job_) {
@@ -64,14 +64,14 @@ std::vector<Coordinator::Outgoing> Coordinator::Admit(int connection, const Fram
     return Refuse(connection, absl::StrFormat("rank %d has already been here", hello.rank));
   }
   admitted_[static_cast<size_t>(hello.rank)] = true;
-  places_[static_cast<size_t>(hello.rank)] = place->front();
+  rank_addresses_[static_cast<size_t>(hello.rank)] = rank_address->front();
   rank_of_[connection] = hello.rank;
   std::vector<Outgoing> out;
   for (const Frame& death : deaths_) out.push_back({connection, death});
   if (missing_ranks().empty()) {
-    FillIn(places_);
-    const std::string places = EncodePlaces(places_);
-    for (Outgoing& welcome : ToAll({.type = FrameType::kWelcome, .value = places})) {
+    FillInAddresses(rank_addresses_);
+    const std::string rank_addresses = EncodeRankAddresses(rank_addresses_);
+    for (Outgoing& welcome : ToAll({.type = FrameType::kWelcome, .value = rank_addresses})) {
       out.push_back(std::move(welcome));
     }
   }

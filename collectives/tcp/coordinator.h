@@ -46,7 +46,7 @@ class Coordinator {
   const std::string job_;
   std::map<int, int> rank_of_;             // by connection: ranks admitted and not gone
   std::vector<bool> admitted_;             // by rank: was ever admitted
-  std::vector<Place> places_;              // by rank
+  std::vector<RankAddress> rank_addresses_;  // by rank
   std::map<std::string, Frame> failures_;  // by group: its first failure
   std::vector<Frame> deaths_;
 };

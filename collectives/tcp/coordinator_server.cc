@@ -30,7 +30,7 @@ CoordinatorServer::CoordinatorServer(base::UniqueFd listener, base::UniqueFd sto
       stop_(std::move(stop)),
       silence_(silence),
       coordinator_(world_size, std::move(job)),
-      beats_(silence, std::chrono::steady_clock::now()) {}
+      heartbeats_(silence, std::chrono::steady_clock::now()) {}
 
 CoordinatorServer::~CoordinatorServer() {
   (void)::eventfd_write(stop_.get(), 1);
@@ -57,15 +57,15 @@ void CoordinatorServer::Run() {
       polls.push_back({.fd = connection.socket.get(), .events = events, .revents = 0});
       ids.push_back(id);
     }
-    const int wait = beats_.MillisecondsLeft(std::chrono::steady_clock::now());
+    const int wait = heartbeats_.MillisecondsLeft(std::chrono::steady_clock::now());
     if (::poll(polls.data(), polls.size(), wait) < 0 && errno != EINTR) return;
     if (polls[0].revents != 0) return SayGoodbye();
-    if (beats_.Turn(std::chrono::steady_clock::now())) SendBeats();
+    if (heartbeats_.Turn(std::chrono::steady_clock::now())) SendBeats();
     for (size_t i = 0; i < ids.size(); ++i) {
       if ((polls[2 + i].revents & POLLOUT) != 0) Flush(ids[i]);
       if ((polls[2 + i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Receive(ids[i]);
     }
-    BurySilent();
+    RecordSilentDeaths();
     DropMarked();
     if (polls[1].revents != 0) Accept();
   }
@@ -88,9 +88,9 @@ void CoordinatorServer::SendBeats() {
   }
 }
 
-void CoordinatorServer::BurySilent() {
-  for (const int id : beats_.Silent()) {
-    beats_.Forget(id);
+void CoordinatorServer::RecordSilentDeaths() {
+  for (const int id : heartbeats_.Silent()) {
+    heartbeats_.Forget(id);
     Deliver(Ask([&](Coordinator& coordinator) {
       return coordinator.OnSilent(id, silence_, connections_[id].address);
     }));
@@ -115,7 +115,7 @@ void CoordinatorServer::Receive(int id) {
   const ssize_t n = ::recv(connection.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) return Drop(id);
-  beats_.Heard(id);
+  heartbeats_.Heard(id);
   if (connection.closing) return;  // refused: its frames no longer count
   connection.reader.Append(bytes, static_cast<size_t>(n));
   for (;;) {
@@ -166,7 +166,7 @@ void CoordinatorServer::DropMarked() {
   while (!doomed_.empty()) {
     const int id = doomed_.back();
     doomed_.pop_back();
-    beats_.Forget(id);
+    heartbeats_.Forget(id);
     if (connections_.erase(id) == 0) continue;
     Deliver(Ask([&](Coordinator& coordinator) { return coordinator.OnClosed(id); }));
   }

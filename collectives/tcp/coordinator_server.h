@@ -13,9 +13,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/unique_fd.h"
-#include "collectives/tcp/beats.h"
 #include "collectives/tcp/coordinator.h"
 #include "collectives/tcp/frame.h"
+#include "collectives/tcp/heartbeat_monitor.h"
 
 namespace geminid::collectives {
 
@@ -52,7 +52,7 @@ class CoordinatorServer {
   void Run();
   void Accept();
   void SendBeats();
-  void BurySilent();
+  void RecordSilentDeaths();
   void SayGoodbye();
   void Receive(int id);
   void Deliver(const std::vector<Coordinator::Outgoing>& messages);
@@ -67,7 +67,7 @@ class CoordinatorServer {
   Coordinator coordinator_;
   std::map<int, Connection> connections_;  // used by the thread
   std::vector<int> doomed_;                // used by the thread: to drop after this turn
-  Beats beats_;                            // used by the thread; by connection
+  HeartbeatMonitor heartbeats_;            // used by the thread; by connection
   int next_id_ = 0;
   std::thread thread_;
 };

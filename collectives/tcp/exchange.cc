@@ -12,15 +12,16 @@ constexpr int kLongestWaitMilliseconds = 3'600'000;
 
 }  // namespace
 
-Exchange::Exchange(std::span<const base::UniqueFd> sockets, int wake, const Parcels& parcels)
-    : sockets_(sockets), expected_(parcels.expected) {
-  for (const Sending& send : parcels.sends) {
+Exchange::Exchange(std::span<const base::UniqueFd> sockets, int wake,
+                   const ExchangeMessages& messages)
+    : sockets_(sockets), expected_(messages.expected) {
+  for (const OutgoingMessage& send : messages.sends) {
     sends_.push_back({.peer = send.peer,
-                      .head = {.operation = parcels.sent, .bytes = send.bytes},
+                      .head = {.operation = messages.sent, .bytes = send.bytes},
                       .data = const_cast<std::byte*>(send.data),
                       .bytes = send.bytes});
   }
-  for (const Receiving& receive : parcels.receives) {
+  for (const IncomingMessage& receive : messages.receives) {
     receives_.push_back({.peer = receive.peer, .data = receive.data, .bytes = receive.bytes});
   }
   const auto add = [this](int fd, short events) {
@@ -35,7 +36,7 @@ Exchange::Exchange(std::span<const base::UniqueFd> sockets, int wake, const Parc
 
 void Exchange::Advance() {
   for (size_t i = 0; i + 1 < polls_.size(); ++i) {
-    if (ending_ != Ending::kDone) return;
+    if (outcome_ != Outcome::kDone) return;
     if (polls_[i].revents == 0) continue;
     const bool is_send = i < sends_.size();
     Transfer* transfer = is_send ? &sends_[i] : &receives_[i - sends_.size()];
@@ -44,17 +45,17 @@ void Exchange::Advance() {
   }
 }
 
-Exchange::Ending Exchange::Run(const base::Deadline& deadline) {
+Exchange::Outcome Exchange::Run(const base::Deadline& deadline) {
   for (;;) {
     Advance();
-    if (ending_ != Ending::kDone) return ending_;
-    if (IsDone()) return Ending::kDone;
+    if (outcome_ != Outcome::kDone) return outcome_;
+    if (IsDone()) return Outcome::kDone;
     const bool is_stuck = std::all_of(polls_.begin(), polls_.end() - 1,
                                       [](const pollfd& entry) { return entry.revents == 0; });
-    if (is_stuck && deadline.Passed()) return Ending::kLate;
+    if (is_stuck && deadline.Passed()) return Outcome::kLate;
     const int limit = is_stuck ? deadline.LeftMilliseconds(kLongestWaitMilliseconds) : 0;
     (void)::poll(polls_.data(), polls_.size(), limit);
-    if (polls_.back().revents != 0) return Ending::kWoken;
+    if (polls_.back().revents != 0) return Outcome::kWoken;
   }
 }
 
@@ -79,7 +80,7 @@ bool Exchange::Step(Transfer* transfer, bool is_send) {
   if (moved < 0 && errno == EINTR) return true;
   if (moved < 0 && errno == EAGAIN) return false;
   if (moved <= 0) {
-    End(Ending::kBroken, transfer->peer);
+    End(Outcome::kBroken, transfer->peer);
     return false;
   }
   const bool had_head = transfer->has_head();
@@ -87,13 +88,13 @@ bool Exchange::Step(Transfer* transfer, bool is_send) {
   if (!is_send && !had_head && transfer->has_head() &&
       transfer->head != Head{.operation = expected_, .bytes = transfer->bytes}) {
     others_ = transfer->head.operation;
-    End(Ending::kMismatched, transfer->peer);
+    End(Outcome::kMismatched, transfer->peer);
   }
   return static_cast<size_t>(moved) == asked && !transfer->is_done();
 }
 
-void Exchange::End(Ending ending, int peer) {
-  ending_ = ending;
+void Exchange::End(Outcome outcome, int peer) {
+  outcome_ = outcome;
   peer_ = peer;
 }
 

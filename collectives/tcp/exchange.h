@@ -15,23 +15,23 @@
 
 namespace geminid::collectives {
 
-struct Sending {
+struct OutgoingMessage {
   int peer = -1;
   const std::byte* data = nullptr;
   size_t bytes = 0;
 };
-struct Receiving {
+struct IncomingMessage {
   int peer = -1;
   std::byte* data = nullptr;
   size_t bytes = 0;
 };
 // The messages of one exchange: per peer at most one in each direction. Those sent carry `sent`,
 // and those received must carry `expected`.
-struct Parcels {
+struct ExchangeMessages {
   Operation sent{};
   Operation expected{};
-  std::vector<Sending> sends{};
-  std::vector<Receiving> receives{};
+  std::vector<OutgoingMessage> sends{};
+  std::vector<IncomingMessage> receives{};
 };
 
 // A message is a head (the operation and the number of bytes) and the bytes. This class copies
@@ -39,7 +39,7 @@ struct Parcels {
 class Exchange {
  public:
   // `sockets` are by peer. A wait ends when `wake` becomes readable. All arguments outlive it.
-  Exchange(std::span<const base::UniqueFd> sockets, int wake, const Parcels& parcels);
+  Exchange(std::span<const base::UniqueFd> sockets, int wake, const ExchangeMessages& messages);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
@@ -47,9 +47,9 @@ class Exchange {
   void Advance();
 
   // kBroken and kMismatched are final.
-  enum class Ending { kDone, kWoken, kLate, kBroken, kMismatched };
+  enum class Outcome { kDone, kWoken, kLate, kBroken, kMismatched };
   // Moves all bytes, and waits for that.
-  Ending Run(const base::Deadline& deadline);
+  Outcome Run(const base::Deadline& deadline);
 
   bool IsDone() const;
   // The peer whose connection broke, or whose operation differs.
@@ -81,14 +81,14 @@ class Exchange {
 
   // Returns whether more might be moved at once.
   bool Step(Transfer* transfer, bool is_send);
-  void End(Ending ending, int peer);
+  void End(Outcome outcome, int peer);
 
   const std::span<const base::UniqueFd> sockets_;
   const Operation expected_;
   std::vector<Transfer> sends_;
   std::vector<Transfer> receives_;
   std::vector<pollfd> polls_;  // for sends_, receives_, wake_
-  Ending ending_ = Ending::kDone;
+  Outcome outcome_ = Outcome::kDone;
   int peer_ = -1;
   Operation others_{};
 };

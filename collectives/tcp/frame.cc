@@ -70,30 +70,33 @@ absl::StatusOr<std::optional<Frame>> FrameReader::Next() {
 }
 
 // A machine's name may have blanks, and addresses have colons.
-std::string EncodePlaces(std::span<const Place> places) {
-  return absl::StrJoin(places, "\n", [](std::string* out, const Place& place) {
-    absl::StrAppend(out, place.address, " ", place.port, " ", place.rank_0, " ", place.machine);
+std::string EncodeRankAddresses(std::span<const RankAddress> rank_addresses) {
+  return absl::StrJoin(rank_addresses, "\n", [](std::string* out, const RankAddress& rank_address) {
+    absl::StrAppend(out, rank_address.address, " ", rank_address.port, " ", rank_address.rank_0,
+                    " ", rank_address.machine);
   });
 }
 
-std::optional<std::vector<Place>> DecodePlaces(const std::string& text) {
-  std::vector<Place> places;
+std::optional<std::vector<RankAddress>> DecodeRankAddresses(const std::string& text) {
+  std::vector<RankAddress> rank_addresses;
   for (const auto& line : absl::StrSplit(text, '\n')) {
     const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 3));
     uint32_t port = 0;
     if (words.size() != 4 || !absl::SimpleAtoi(words[1], &port) || port > UINT16_MAX) {
       return std::nullopt;
     }
-    places.push_back({words[0], static_cast<uint16_t>(port), words[2], words[3]});
+    rank_addresses.push_back({words[0], static_cast<uint16_t>(port), words[2], words[3]});
   }
-  return places;
+  return rank_addresses;
 }
 
-void FillIn(std::span<Place> places) {
-  const auto far = std::find_if(places.begin(), places.end(),
-                                [](const Place& place) { return !base::IsLoopback(place.rank_0); });
-  for (Place& place : places) {
-    if (place.address.empty()) place.address = far == places.end() ? place.rank_0 : far->rank_0;
+void FillInAddresses(std::span<RankAddress> rank_addresses) {
+  const auto far = std::find_if(
+      rank_addresses.begin(), rank_addresses.end(),
+      [](const RankAddress& rank_address) { return !base::IsLoopback(rank_address.rank_0); });
+  for (RankAddress& rank_address : rank_addresses) {
+    if (rank_address.address.empty())
+      rank_address.address = far == rank_addresses.end() ? rank_address.rank_0 : far->rank_0;
   }
 }
 

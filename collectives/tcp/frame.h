@@ -13,7 +13,7 @@
 
 namespace geminid::collectives {
 
-// The limit of a key or value: enough for the places of several thousand ranks.
+// The limit of a key or value: enough for the addresses of several thousand ranks.
 inline constexpr size_t kMaxFieldBytes = 1024 * 1024;
 inline constexpr char kProtocol[] = "geminid-collectives 3";
 
@@ -22,7 +22,7 @@ enum class FrameType : uint8_t {
   // the rank's place;
   // rank -> rank: rank, key = purpose, value = kProtocol
   kHello = 1,
-  // coordinator -> rank: all ranks have come, value = their places;
+  // coordinator -> rank: all ranks have come, value = their addresses;
   // leader -> survivor: key and number = the host and port where it coordinates,
   // value = the survivors' ranks
   kWelcome,
@@ -63,22 +63,22 @@ class FrameReader {
 };
 
 // Where a rank is, as ranks tell each other when they meet.
-struct Place {
+struct RankAddress {
   // Numeric address for the other ranks. Empty: the rank is on rank 0's host, and knows only the
   // loopback address of it.
   std::string address{};
   uint16_t port = 0;
   std::string rank_0{};   // the address at which it reaches rank 0
   std::string machine{};  // its name for its host; no line breaks
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const RankAddress&, const RankAddress&) = default;
 };
 
-std::string EncodePlaces(std::span<const Place> places);
-std::optional<std::vector<Place>> DecodePlaces(const std::string& text);
+std::string EncodeRankAddresses(std::span<const RankAddress> rank_addresses);
+std::optional<std::vector<RankAddress>> DecodeRankAddresses(const std::string& text);
 
 // Ranks elsewhere reach rank 0's host at the address at which they reach rank 0. Sets that address
 // for the ranks of that host.
-void FillIn(std::span<Place> places);
+void FillInAddresses(std::span<RankAddress> rank_addresses);
 
 }  // namespace geminid::collectives
 

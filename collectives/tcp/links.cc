@@ -28,11 +28,11 @@ TcpLinks::TcpLinks(Options options)
     : options_(std::move(options)), sockets_(options_.world_ranks.size()) {}
 
 absl::StatusOr<std::unique_ptr<TcpLinks>> TcpLinks::Connect(Options options) {
-  const Look look = std::exchange(options.look, nullptr);
+  const WaitCheck look = std::exchange(options.look, nullptr);
   std::unique_ptr<TcpLinks> links(new TcpLinks(std::move(options)));
   links->wake_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!links->wake_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
-  links->options_.member->news().Listen(links->options_.group, links.get());
+  links->options_.member->events().Listen(links->options_.group, links.get());
   if (absl::Status s = links->ConnectPeers(look); !s.ok()) {
     if (!links->failure().ok()) return s;
     // Tells the others, which need not wait for this rank.
@@ -52,7 +52,7 @@ std::string TcpLinks::purpose() const {
   return absl::StrCat("links/", options_.member->options().job, "/", options_.group);
 }
 
-absl::Status TcpLinks::ConnectPeers(const Look& look) {
+absl::Status TcpLinks::ConnectPeers(const WaitCheck& look) {
   const base::Deadline deadline = base::Deadline::In(options_.connect_timeout);
   for (int peer = 0; peer < options_.rank; ++peer) {
     GEMINID_ASSIGN_OR_RETURN(sockets_[static_cast<size_t>(peer)], ConnectTo(peer, look, deadline));
@@ -64,12 +64,13 @@ absl::Status TcpLinks::ConnectPeers(const Look& look) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<base::UniqueFd> TcpLinks::ConnectTo(int peer, const Look& look,
+absl::StatusOr<base::UniqueFd> TcpLinks::ConnectTo(int peer, const WaitCheck& look,
                                                    const base::Deadline& deadline) const {
   const int world_rank = options_.world_ranks[static_cast<size_t>(peer)];
-  const Place& place = options_.member->places()[static_cast<size_t>(world_rank)];
+  const RankAddress& rank_address =
+      options_.member->rank_addresses()[static_cast<size_t>(world_rank)];
   const auto check = [&] { return CheckWait(look); };
-  auto socket = DialTcp(place.address, place.port, deadline, check);
+  auto socket = DialTcp(rank_address.address, rank_address.port, deadline, check);
   if (absl::IsDeadlineExceeded(socket.status())) {
     return absl::DeadlineExceededError(absl::StrFormat(
         "rank %d cannot connect to rank %d within %s: %s; ranks connect to free ports of each "
@@ -81,9 +82,9 @@ absl::StatusOr<base::UniqueFd> TcpLinks::ConnectTo(int peer, const Look& look,
   return socket;
 }
 
-absl::Status TcpLinks::AwaitPeers(const Look& look, const base::Deadline& deadline) {
+absl::Status TcpLinks::AwaitPeers(const WaitCheck& look, const base::Deadline& deadline) {
   for (;;) {
-    GEMINID_ASSIGN_OR_RETURN(auto arrived, options_.member->arrivals().Take(purpose()));
+    GEMINID_ASSIGN_OR_RETURN(auto arrived, options_.member->peer_listener().Take(purpose()));
     for (auto& [rank, socket] : arrived) {
       if (rank <= options_.rank || rank >= size()) continue;
       sockets_[static_cast<size_t>(rank)] = std::move(socket);
@@ -101,39 +102,39 @@ absl::Status TcpLinks::AwaitPeers(const Look& look, const base::Deadline& deadli
                           NameRanks(absent), options_.group, options_.rank,
                           absl::FormatDuration(options_.connect_timeout)));
     }
-    options_.member->arrivals().Await(deadline);
+    options_.member->peer_listener().Await(deadline);
   }
 }
 
-absl::Status TcpLinks::CheckWait(const Look& look) const {
+absl::Status TcpLinks::CheckWait(const WaitCheck& look) const {
   GEMINID_RETURN_IF_ERROR(failure());
   if (look) GEMINID_RETURN_IF_ERROR(look());
   return options_.member->health();
 }
 
 absl::Status TcpLinks::Meet(const Operation& operation, absl::Duration timeout) {
-  Parcels parcels{.sent = operation, .expected = operation};
+  ExchangeMessages messages{.sent = operation, .expected = operation};
   for (int r = 0; r < size(); ++r) {
     if (r == options_.rank) continue;
-    parcels.sends.push_back({.peer = r});
-    parcels.receives.push_back({.peer = r});
+    messages.sends.push_back({.peer = r});
+    messages.receives.push_back({.peer = r});
   }
-  return Run(parcels, timeout);
+  return Run(messages, timeout);
 }
 
 TcpLinks::~TcpLinks() {
-  options_.member->news().Unlisten(options_.group);
+  options_.member->events().Unlisten(options_.group);
   options_.member->ReportLeave(options_.group);
 }
 
-absl::Status TcpLinks::Run(const Parcels& parcels, absl::Duration timeout,
+absl::Status TcpLinks::Run(const ExchangeMessages& messages, absl::Duration timeout,
                            const std::function<absl::Status()>& meanwhile) {
   GEMINID_RETURN_IF_ERROR(failure());
   const base::Deadline deadline = base::Deadline::In(timeout);
-  Exchange exchange(sockets_, wake_.get(), parcels);
+  Exchange exchange(sockets_, wake_.get(), messages);
   exchange.Advance();
   if (meanwhile) GEMINID_RETURN_IF_ERROR(RunBeside(exchange, deadline, meanwhile));
-  return Complete(exchange, parcels, deadline, timeout);
+  return Complete(exchange, messages, deadline, timeout);
 }
 
 absl::Status TcpLinks::RunBeside(Exchange& exchange, const base::Deadline& deadline,
@@ -150,22 +151,22 @@ absl::Status TcpLinks::RunBeside(Exchange& exchange, const base::Deadline& deadl
   return status;
 }
 
-absl::Status TcpLinks::Complete(Exchange& exchange, const Parcels& parcels,
+absl::Status TcpLinks::Complete(Exchange& exchange, const ExchangeMessages& messages,
                                 const base::Deadline& deadline, absl::Duration timeout) {
   for (;;) {
     GEMINID_RETURN_IF_ERROR(failure());
     switch (exchange.Run(deadline)) {
-      case Exchange::Ending::kDone:
+      case Exchange::Outcome::kDone:
         return absl::OkStatus();
-      case Exchange::Ending::kWoken:
+      case Exchange::Outcome::kWoken:
         continue;  // by the failure of the group
-      case Exchange::Ending::kLate:
-        return Fail(TimeoutError(parcels.receives.empty() ? parcels.sent : parcels.expected,
+      case Exchange::Outcome::kLate:
+        return Fail(TimeoutError(messages.receives.empty() ? messages.sent : messages.expected,
                                  exchange.Late(), options_.rank, timeout));
-      case Exchange::Ending::kBroken:
+      case Exchange::Outcome::kBroken:
         return AwaitVerdict(exchange.peer());
-      case Exchange::Ending::kMismatched: {
-        Operation own = parcels.expected;
+      case Exchange::Outcome::kMismatched: {
+        Operation own = messages.expected;
         if (own.kind == OpKind::kSend) own.kind = OpKind::kReceive;
         return Fail(MismatchError(options_.rank, own, exchange.peer(), exchange.others()));
       }
@@ -204,7 +205,8 @@ absl::Status TcpLinks::Fail(const absl::Status& status) {
 }
 
 bool TcpLinks::IsGone(int rank) const {
-  if (options_.member->news().IsDead(options_.world_ranks[static_cast<size_t>(rank)])) return true;
+  if (options_.member->events().IsDead(options_.world_ranks[static_cast<size_t>(rank)]))
+    return true;
   std::lock_guard lock(mutex_);
   return left_.contains(rank);
 }
@@ -233,11 +235,11 @@ void TcpLinks::OnFailure(const absl::Status& status) {
   (void)::eventfd_write(wake_.get(), 1);  // for good: no exchange follows
 }
 
-void TcpLinks::OnDeath(const Death& death) {
+void TcpLinks::OnDeath(const RankDeath& death) {
   const auto found =
       std::find(options_.world_ranks.begin(), options_.world_ranks.end(), death.rank);
   if (found == options_.world_ranks.end()) return;
-  Death of_group = death;
+  RankDeath of_group = death;
   of_group.rank = static_cast<int>(found - options_.world_ranks.begin());
   OnFailure(DeathError(of_group));
 }

@@ -24,21 +24,21 @@ namespace geminid::collectives {
 class TcpLinks final : public GroupListener {
  public:
   // Called from time to time while this rank waits for others; its error ends the wait.
-  using Look = std::function<absl::Status()>;
+  using WaitCheck = std::function<absl::Status()>;
   struct Options {
     std::shared_ptr<Member> member{};
     std::string group{};             // unique in the job; the same on all members
     std::vector<int> world_ranks{};  // by rank of the group
     int rank = 0;                    // in the group
     absl::Duration connect_timeout;
-    Look look{};  // only while it connects; may be empty
+    WaitCheck look{};  // only while it connects; may be empty
   };
   // Blocks until every member has connected to every other.
   static absl::StatusOr<std::unique_ptr<TcpLinks>> Connect(Options options);
   ~TcpLinks() override;
 
   // Returns when all bytes are sent and received. `meanwhile` runs during that; its error ends it.
-  absl::Status Run(const Parcels& parcels, absl::Duration timeout,
+  absl::Status Run(const ExchangeMessages& messages, absl::Duration timeout,
                    const std::function<absl::Status()>& meanwhile = nullptr);
   // Returns when all ranks have called it.
   absl::Status Meet(const Operation& operation, absl::Duration timeout);
@@ -60,23 +60,23 @@ class TcpLinks final : public GroupListener {
   explicit TcpLinks(Options options);
   int size() const { return static_cast<int>(options_.world_ranks.size()); }
   // Connects to every lower rank, at its place.
-  absl::Status ConnectPeers(const Look& look);
-  absl::StatusOr<base::UniqueFd> ConnectTo(int peer, const Look& look,
+  absl::Status ConnectPeers(const WaitCheck& look);
+  absl::StatusOr<base::UniqueFd> ConnectTo(int peer, const WaitCheck& look,
                                            const base::Deadline& deadline) const;
-  absl::Status AwaitPeers(const Look& look, const base::Deadline& deadline);
+  absl::Status AwaitPeers(const WaitCheck& look, const base::Deadline& deadline);
   // OK: continue to wait for others.
-  absl::Status CheckWait(const Look& look) const;
+  absl::Status CheckWait(const WaitCheck& look) const;
   std::string purpose() const;
   absl::Status OfThisRank(const absl::Status& status) const;  // with this rank named in its message
   absl::Status RunBeside(Exchange& exchange, const base::Deadline& deadline,
                          const std::function<absl::Status()>& meanwhile);
-  absl::Status Complete(Exchange& exchange, const Parcels& parcels, const base::Deadline& deadline,
-                        absl::Duration timeout);
+  absl::Status Complete(Exchange& exchange, const ExchangeMessages& messages,
+                        const base::Deadline& deadline, absl::Duration timeout);
   absl::Status AwaitVerdict(int peer);
   void Record(const absl::Status& status);  // needs mutex_
 
   void OnFailure(const absl::Status& status) override;
-  void OnDeath(const Death& death) override;
+  void OnDeath(const RankDeath& death) override;
   void OnLeave(int world_rank) override;
 
   const Options options_;

@@ -14,7 +14,7 @@
 #include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "collectives/failure.h"
-#include "collectives/tcp/beats.h"
+#include "collectives/tcp/heartbeat_monitor.h"
 #include "collectives/tcp/socket.h"
 
 namespace geminid::collectives {
@@ -39,7 +39,8 @@ absl::Status Member::Connect() {
   }
   if (!socket.ok()) return socket.status();
   line_.emplace(*std::move(socket));
-  GEMINID_ASSIGN_OR_RETURN(arrivals_, Arrivals::Open(options_.host, options_.interface_address));
+  GEMINID_ASSIGN_OR_RETURN(peer_listener_,
+                           PeerListener::Open(options_.host, options_.interface_address));
   stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
   GEMINID_ASSIGN_OR_RETURN(thread_, base::StartThread([this] { Run(); }));
@@ -59,19 +60,20 @@ absl::StatusOr<uint16_t> Member::Serve() {
 }
 
 absl::Status Member::SayHello() {
-  Place place{.address = options_.interface_address,
-              .port = arrivals_->port(),
-              .rank_0 = PeerAddress(line_->fd()),
-              .machine = options_.machine};
-  if (place.address.empty()) {
-    place.address = LocalAddress(line_->fd());
-    if (base::IsLoopback(place.address)) place.address.clear();
+  RankAddress rank_address{.address = options_.interface_address,
+                           .port = peer_listener_->port(),
+                           .rank_0 = PeerAddress(line_->fd()),
+                           .machine = options_.machine};
+  if (rank_address.address.empty()) {
+    rank_address.address = LocalAddress(line_->fd());
+    if (base::IsLoopback(rank_address.address)) rank_address.address.clear();
   }
-  return line_->Send({.type = FrameType::kHello,
-                      .rank = rank_,
-                      .number = world_size_,
-                      .key = options_.job,
-                      .value = absl::StrCat(kProtocol, "\n", EncodePlaces({&place, 1}))});
+  return line_->Send(
+      {.type = FrameType::kHello,
+       .rank = rank_,
+       .number = world_size_,
+       .key = options_.job,
+       .value = absl::StrCat(kProtocol, "\n", EncodeRankAddresses({&rank_address, 1}))});
 }
 
 Member::~Member() {
@@ -85,11 +87,11 @@ absl::Status Member::AwaitWelcome(const base::Deadline& deadline) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline.time(), [&] { return !welcome_.empty() || !broken_.ok(); });
   if (!welcome_.empty()) {
-    auto places = DecodePlaces(welcome_);
-    if (!places.has_value() || places->size() != static_cast<size_t>(world_size_)) {
+    auto rank_addresses = DecodeRankAddresses(welcome_);
+    if (!rank_addresses.has_value() || rank_addresses->size() != static_cast<size_t>(world_size_)) {
       return absl::InternalError("rank 0 did not send the addresses of all ranks");
     }
-    places_ = *std::move(places);
+    rank_addresses_ = *std::move(rank_addresses);
     return absl::OkStatus();
   }
   if (!broken_.ok()) return broken_;
@@ -123,22 +125,22 @@ void Member::ReportLeave(const std::string& group) {
 void Member::Run() {
   constexpr int kCoordinator = 0;
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  Beats beats(options_.silence, now());
+  HeartbeatMonitor heartbeats(options_.silence, now());
   for (;;) {
     pollfd polls[] = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
                       // After the coordinator left, only stop_ matters: poll skips -1.
                       {.fd = coordinator_left_ ? -1 : line_->fd(), .events = POLLIN, .revents = 0}};
-    const int wait = coordinator_left_ ? -1 : beats.MillisecondsLeft(now());
+    const int wait = coordinator_left_ ? -1 : heartbeats.MillisecondsLeft(now());
     if (::poll(polls, 2, wait) < 0 && errno != EINTR) return;
     if (polls[0].revents != 0) return;
     if (coordinator_left_) continue;
-    if (beats.Turn(now())) line_->SendBeat(rank_);
+    if (heartbeats.Turn(now())) line_->SendBeat(rank_);
     if (polls[1].revents != 0) {
       // Begins when the coordinator begins to serve; connecting has a timeout of its own.
-      beats.Heard(kCoordinator);
+      heartbeats.Heard(kCoordinator);
       if (!Receive()) Lose({.rank = 0});
     }
-    if (coordinator_left_ || beats.Silent().empty()) continue;
+    if (coordinator_left_ || heartbeats.Silent().empty()) continue;
     Lose({.rank = 0, .silence = options_.silence, .address = PeerAddress(line_->fd())});
     line_->HangUp();
   }
@@ -166,15 +168,15 @@ void Member::Handle(const Frame& frame) {
     }
     case FrameType::kFailure: {
       const absl::Status status(static_cast<absl::StatusCode>(frame.number), frame.value);
-      if (!status.ok()) news_.Failed(frame.key, status);
+      if (!status.ok()) events_.Failed(frame.key, status);
       return;
     }
     case FrameType::kLeave:
-      return news_.Left(frame.key, frame.rank);
+      return events_.Left(frame.key, frame.rank);
     case FrameType::kDeath:
-      return Bury({.rank = frame.rank,
-                   .silence = absl::Milliseconds(frame.number),
-                   .address = frame.value});
+      return RecordDeath({.rank = frame.rank,
+                          .silence = absl::Milliseconds(frame.number),
+                          .address = frame.value});
     case FrameType::kBye: {
       coordinator_left_ = true;
       std::lock_guard lock(mutex_);
@@ -187,14 +189,14 @@ void Member::Handle(const Frame& frame) {
   }
 }
 
-void Member::Lose(const Death& how) {
+void Member::Lose(const RankDeath& how) {
   const bool expected = coordinator_left_;
   coordinator_left_ = true;
-  if (!expected) Bury(how);
+  if (!expected) RecordDeath(how);
 }
 
-void Member::Bury(const Death& death) {
-  news_.Died(death);
+void Member::RecordDeath(const RankDeath& death) {
+  events_.Died(death);
   std::lock_guard lock(mutex_);
   if (broken_.ok()) broken_ = DeathError(death);
   changed_.notify_all();

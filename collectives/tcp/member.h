@@ -1,4 +1,4 @@
-// A rank's connection to the coordinator: the places of the other ranks, and news about them.
+// A rank's connection to the coordinator: the addresses of the other ranks, and news about them.
 #ifndef GEMINID_COLLECTIVES_TCP_MEMBER_H_
 #define GEMINID_COLLECTIVES_TCP_MEMBER_H_
 
@@ -16,11 +16,11 @@
 #include "base/deadline.h"
 #include "base/unique_fd.h"
 #include "collectives/failure.h"
-#include "collectives/tcp/arrivals.h"
 #include "collectives/tcp/coordinator_line.h"
 #include "collectives/tcp/coordinator_server.h"
 #include "collectives/tcp/frame.h"
-#include "collectives/tcp/group_news.h"
+#include "collectives/tcp/group_events.h"
+#include "collectives/tcp/peer_listener.h"
 #include "collectives/tcp/tcp_communicator.h"
 
 namespace geminid::collectives {
@@ -33,15 +33,15 @@ class Member {
   ~Member();
 
   const TcpOptions& options() const { return options_; }
-  // By rank: the places of the job's ranks.
-  const std::vector<Place>& places() const { return places_; }
+  // By rank: the addresses of the job's ranks.
+  const std::vector<RankAddress>& rank_addresses() const { return rank_addresses_; }
   // Connections to this rank.
-  Arrivals& arrivals() const { return *arrivals_; }
+  PeerListener& peer_listener() const { return *peer_listener_; }
 
   // On any thread. Not OK if some rank cannot come any more: one has died, or rank 0 has left.
   absl::Status health() const;
   // Listeners are called on the member's thread, and in the call that begins to listen.
-  GroupNews& news() { return news_; }
+  GroupEvents& events() { return events_; }
 
   // Tells all members of the group. All of them, this one included, hear the first report only.
   void ReportFailure(const std::string& group, const absl::Status& status);
@@ -58,25 +58,25 @@ class Member {
   void Run();
   bool Receive();
   void Handle(const Frame& frame);
-  void Lose(const Death& how);
-  void Bury(const Death& death);
+  void Lose(const RankDeath& how);
+  void RecordDeath(const RankDeath& death);
 
   const int rank_;
   const int world_size_;
   TcpOptions options_;
   std::unique_ptr<CoordinatorServer> server_;  // on rank 0
-  std::unique_ptr<Arrivals> arrivals_;
-  std::vector<Place> places_;
+  std::unique_ptr<PeerListener> peer_listener_;
+  std::vector<RankAddress> rank_addresses_;
   std::optional<CoordinatorLine> line_;
   base::UniqueFd stop_;            // an eventfd
   bool coordinator_left_ = false;  // used by the thread: it said kBye, or is no longer heard
 
   mutable std::mutex mutex_;  // guards the next three; not held while listeners run
   std::condition_variable changed_;
-  std::string welcome_;  // the places, once all ranks have come
+  std::string welcome_;  // the addresses, once all ranks have come
   absl::Status broken_;  // why not all ranks can come any more
 
-  GroupNews news_;
+  GroupEvents events_;
   std::thread thread_;
 };
 

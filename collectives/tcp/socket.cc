@@ -51,7 +51,8 @@ absl::StatusOr<Addresses> Resolve(const std::string& host, uint16_t port, int fl
   return Addresses(list);
 }
 
-// Beats detect a host that vanishes. Connections without beats notice it in about half a minute.
+// Beats detect a host that vanishes. Connections without heartbeats notice it in about half a
+// minute.
 void Tune(int socket) {
   const int on = 1, idle_seconds = 10, interval_seconds = 5, probes = 3;
   const unsigned unanswered_milliseconds = 30'000;

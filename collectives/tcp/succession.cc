@@ -33,7 +33,7 @@ bool IsOver(int socket) {
 }
 
 // The leader's answer: key = its address, number = its port, value = the ranks.
-Frame AnswerOf(const NewGroup& next) {
+Frame AnswerOf(const SurvivorGroup& next) {
   return {.type = FrameType::kWelcome,
           .rank = next.ranks.front(),
           .number = next.port,
@@ -41,8 +41,8 @@ Frame AnswerOf(const NewGroup& next) {
           .value = absl::StrJoin(next.ranks, ",")};
 }
 
-NewGroup NewGroupOf(const Frame& answer) {
-  NewGroup next{.host = answer.key, .port = static_cast<uint16_t>(answer.number)};
+SurvivorGroup NewGroupOf(const Frame& answer) {
+  SurvivorGroup next{.host = answer.key, .port = static_cast<uint16_t>(answer.number)};
   for (const auto& word : absl::StrSplit(answer.value, ',')) {
     int rank = -1;
     if (absl::SimpleAtoi(word, &rank)) next.ranks.push_back(rank);
@@ -50,9 +50,9 @@ NewGroup NewGroupOf(const Frame& answer) {
   return next;
 }
 
-class Meeting {
+class SurvivorMeeting {
  public:
-  Meeting(const TcpLinks& group, absl::Duration timeout)
+  SurvivorMeeting(const TcpLinks& group, absl::Duration timeout)
       : group_(group),
         member_(*group.options().member),
         rank_(group.options().rank),
@@ -61,31 +61,31 @@ class Meeting {
         timeout_(timeout),
         deadline_(base::Deadline::In(timeout)) {}
 
-  absl::StatusOr<NewGroup> Run() {
+  absl::StatusOr<SurvivorGroup> Run() {
     for (int leader = 0; leader < rank_; ++leader) {
-      GEMINID_ASSIGN_OR_RETURN(std::optional<NewGroup> next, Follow(leader));
+      GEMINID_ASSIGN_OR_RETURN(std::optional<SurvivorGroup> next, Follow(leader));
       if (next.has_value()) return *std::move(next);
     }
     return Lead();
   }
 
  private:
-  const Place& PlaceOf(int rank) const {
+  const RankAddress& RankAddressOf(int rank) const {
     const int world_rank = group_.options().world_ranks[static_cast<size_t>(rank)];
-    return member_.places()[static_cast<size_t>(world_rank)];
+    return member_.rank_addresses()[static_cast<size_t>(world_rank)];
   }
 
   // Connects to the rank; invalid if it is not there.
   base::UniqueFd Call(int rank) {
-    const Place& place = PlaceOf(rank);
-    if (group_.IsGone(rank) || mute_.contains(place.address)) return base::UniqueFd();
-    auto socket = DialTcpOnce(place.address, place.port, deadline_);
-    if (absl::IsDeadlineExceeded(socket.status())) mute_.insert(place.address);
+    const RankAddress& rank_address = RankAddressOf(rank);
+    if (group_.IsGone(rank) || mute_.contains(rank_address.address)) return base::UniqueFd();
+    auto socket = DialTcpOnce(rank_address.address, rank_address.port, deadline_);
+    if (absl::IsDeadlineExceeded(socket.status())) mute_.insert(rank_address.address);
     return socket.ok() ? *std::move(socket) : base::UniqueFd();
   }
 
   // nullopt if that rank has gone.
-  absl::StatusOr<std::optional<NewGroup>> Follow(int leader) {
+  absl::StatusOr<std::optional<SurvivorGroup>> Follow(int leader) {
     const base::UniqueFd socket = Call(leader);
     if (!socket.valid() || !Introduce(socket.get(), purpose_, rank_).ok()) return std::nullopt;
     FrameReader reader;
@@ -106,9 +106,9 @@ class Meeting {
     }
   }
 
-  absl::StatusOr<NewGroup> Lead() {
+  absl::StatusOr<SurvivorGroup> Lead() {
     GEMINID_ASSIGN_OR_RETURN(auto here, AwaitOthers());
-    NewGroup next{.ranks = {rank_}, .host = PlaceOf(rank_).address};
+    SurvivorGroup next{.ranks = {rank_}, .host = RankAddressOf(rank_).address};
     for (const auto& [rank, socket] : here) {
       if (!IsOver(socket.get()) && !group_.IsGone(rank)) next.ranks.push_back(rank);
     }
@@ -130,7 +130,7 @@ class Meeting {
     }
     std::map<int, base::UniqueFd> here;
     while (!calls.empty()) {
-      GEMINID_ASSIGN_OR_RETURN(auto arrived, member_.arrivals().Take(purpose_));
+      GEMINID_ASSIGN_OR_RETURN(auto arrived, member_.peer_listener().Take(purpose_));
       for (auto& [rank, socket] : arrived) {
         // A rank may have come and given up, and not come again yet.
         if (!IsOver(socket.get()) && calls.erase(rank) > 0) here[rank] = std::move(socket);
@@ -144,7 +144,7 @@ class Meeting {
         for (const auto& [rank, call] : calls) absent.push_back(rank);
         return Late(absent);
       }
-      member_.arrivals().Await(deadline_);
+      member_.peer_listener().Await(deadline_);
     }
     return here;
   }
@@ -166,8 +166,8 @@ class Meeting {
 
 }  // namespace
 
-absl::StatusOr<NewGroup> MeetSurvivors(const TcpLinks& group, absl::Duration timeout) {
-  return Meeting(group, timeout).Run();
+absl::StatusOr<SurvivorGroup> MeetSurvivors(const TcpLinks& group, absl::Duration timeout) {
+  return SurvivorMeeting(group, timeout).Run();
 }
 
 }  // namespace geminid::collectives

@@ -56,13 +56,13 @@ TcpBackend::TcpBackend(std::unique_ptr<TcpLinks> links, absl::Duration timeout)
 absl::Status TcpBackend::DoAllGather(const Operation& operation, const std::byte* in,
                                      std::byte* out, const Partition& parts) {
   const size_t width = SizeOf(operation.dtype);
-  Parcels parcels{.sent = operation, .expected = operation};
+  ExchangeMessages messages{.sent = operation, .expected = operation};
   for (const int r : Peers()) {
-    parcels.sends.push_back({r, in, parts.Count(Rank()) * width});
-    parcels.receives.push_back({r, out + parts.Begin(r) * width, parts.Count(r) * width});
+    messages.sends.push_back({r, in, parts.Count(Rank()) * width});
+    messages.receives.push_back({r, out + parts.Begin(r) * width, parts.Count(r) * width});
   }
   Copy(out + parts.Begin(Rank()) * width, in, parts.Count(Rank()) * width);
-  return Exchange(parcels);
+  return Exchange(messages);
 }
 
 absl::Status TcpBackend::DoReduceScatter(const Operation& operation, const std::byte* in,
@@ -82,26 +82,26 @@ absl::Status TcpBackend::DoReduceScatter(const Operation& operation, const std::
 absl::Status TcpBackend::DoBroadcast(const Operation& operation, std::byte* inout) {
   const size_t bytes = operation.count * SizeOf(operation.dtype);
   const int root = operation.root_or_tag;
-  Parcels parcels{.sent = operation, .expected = operation};
+  ExchangeMessages messages{.sent = operation, .expected = operation};
   if (Rank() == root) {
-    for (const int r : Peers()) parcels.sends.push_back({r, inout, bytes});
+    for (const int r : Peers()) messages.sends.push_back({r, inout, bytes});
   } else {
-    parcels.receives.push_back({root, inout, bytes});
+    messages.receives.push_back({root, inout, bytes});
   }
-  return Exchange(parcels);
+  return Exchange(messages);
 }
 
 absl::Status TcpBackend::DoAllToAll(const Operation& operation, const std::byte* in,
                                     std::byte* out) {
   const size_t bytes = operation.count * SizeOf(operation.dtype);
-  Parcels parcels{.sent = operation, .expected = operation};
+  ExchangeMessages messages{.sent = operation, .expected = operation};
   for (const int r : Peers()) {
-    parcels.sends.push_back({r, in + static_cast<size_t>(r) * bytes, bytes});
-    parcels.receives.push_back({r, out + static_cast<size_t>(r) * bytes, bytes});
+    messages.sends.push_back({r, in + static_cast<size_t>(r) * bytes, bytes});
+    messages.receives.push_back({r, out + static_cast<size_t>(r) * bytes, bytes});
   }
   const size_t own = static_cast<size_t>(Rank()) * bytes;
   Copy(out + own, in + own, bytes);
-  return Exchange(parcels);
+  return Exchange(messages);
 }
 
 absl::Status TcpBackend::DoBarrier(const Operation& operation) {
@@ -109,16 +109,16 @@ absl::Status TcpBackend::DoBarrier(const Operation& operation) {
 }
 
 absl::Status TcpBackend::DoSendReceive(const Message* send, const Message* receive) {
-  Parcels parcels;
+  ExchangeMessages messages;
   if (send != nullptr) {
-    parcels.sent = send->operation;
-    parcels.sends.push_back({send->peer, send->in, send->bytes()});
+    messages.sent = send->operation;
+    messages.sends.push_back({send->peer, send->in, send->bytes()});
   }
   if (receive != nullptr) {
-    parcels.expected = receive->operation;
-    parcels.receives.push_back({receive->peer, receive->out, receive->bytes()});
+    messages.expected = receive->operation;
+    messages.receives.push_back({receive->peer, receive->out, receive->bytes()});
   }
-  return Exchange(parcels);
+  return Exchange(messages);
 }
 
 absl::StatusOr<std::unique_ptr<TcpBackend>> TcpBackend::ConnectSubset(const std::string& key,
@@ -148,8 +148,8 @@ absl::StatusOr<TcpBackend::Remainder> TcpBackend::ConnectSurvivors() {
   const base::Deadline deadline = base::Deadline::In(timeout());
   const TcpLinks::Options& group = links_->options();
   const TcpOptions& member = group.member->options();
-  if (links_->IsGone(Rank())) return ForsakenError(Rank());
-  GEMINID_ASSIGN_OR_RETURN(NewGroup next, MeetSurvivors(*links_, timeout()));
+  if (links_->IsGone(Rank())) return PresumedDeadError(Rank());
+  GEMINID_ASSIGN_OR_RETURN(SurvivorGroup next, MeetSurvivors(*links_, timeout()));
   const auto own = std::find(next.ranks.begin(), next.ranks.end(), Rank());
   GEMINID_ASSIGN_OR_RETURN(
       auto backend,
@@ -188,28 +188,28 @@ absl::Status TcpBackend::ReducePiece(const Operation& operation, const std::byte
   if (scratch_.size() < needed) scratch_.resize(needed);
   std::vector<const std::byte*> inputs(static_cast<size_t>(WorldSize()));
   inputs[static_cast<size_t>(Rank())] = in + (parts.Begin(Rank()) + begin) * width;
-  Parcels parcels{.sent = operation, .expected = operation};
+  ExchangeMessages messages{.sent = operation, .expected = operation};
   for (const int r : Peers()) {
     std::byte* from_peer = scratch_.data() + static_cast<size_t>(r) * own_bytes;
     inputs[static_cast<size_t>(r)] = from_peer;
-    parcels.sends.push_back({r, in + (parts.Begin(r) + begin) * width, length(r) * width});
-    parcels.receives.push_back({r, from_peer, own_bytes});
+    messages.sends.push_back({r, in + (parts.Begin(r) + begin) * width, length(r) * width});
+    messages.receives.push_back({r, from_peer, own_bytes});
   }
-  GEMINID_RETURN_IF_ERROR(Exchange(parcels));
+  GEMINID_RETURN_IF_ERROR(Exchange(messages));
   ReduceInOrder(inputs, out + begin * width, length(Rank()), operation.dtype, operation.reduce,
                 operation.scale);
   return absl::OkStatus();
 }
 
-absl::Status TcpBackend::Exchange(const Parcels& parcels) {
-  GEMINID_RETURN_IF_ERROR(links_->Run(parcels, timeout()));
-  Count(parcels);
+absl::Status TcpBackend::Exchange(const ExchangeMessages& messages) {
+  GEMINID_RETURN_IF_ERROR(links_->Run(messages, timeout()));
+  Count(messages);
   return absl::OkStatus();
 }
 
-void TcpBackend::Count(const Parcels& parcels) {
-  for (const auto& send : parcels.sends) CountSent(send.peer, send.bytes);
-  for (const auto& receive : parcels.receives) CountReceived(receive.peer, receive.bytes);
+void TcpBackend::Count(const ExchangeMessages& messages) {
+  for (const auto& send : messages.sends) CountSent(send.peer, send.bytes);
+  for (const auto& receive : messages.receives) CountReceived(receive.peer, receive.bytes);
 }
 
 uint64_t TcpBackend::NetworkReceived() const {

@@ -35,7 +35,7 @@ class TcpBackend final : public CommunicatorBackend {
   };
   absl::StatusOr<Remainder> ConnectSurvivors();
   // Counts the bytes that an exchange over links() has moved.
-  void Count(const Parcels& parcels);
+  void Count(const ExchangeMessages& messages);
 
   absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts) override;
@@ -62,7 +62,7 @@ class TcpBackend final : public CommunicatorBackend {
   std::vector<int> Peers() const;
   absl::Status ReducePiece(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts, size_t begin, size_t piece);
-  absl::Status Exchange(const Parcels& parcels);
+  absl::Status Exchange(const ExchangeMessages& messages);
 
   const std::unique_ptr<TcpLinks> links_;
   std::vector<std::byte> scratch_;

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/unique_fd.h"
-#include "collectives/tcp/beats.h"
+#include "collectives/tcp/heartbeat_monitor.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {

@@ -77,7 +77,7 @@ absl::StatusOr<CUmemGenericAllocationHandle> GpuMemory::MakeHandle(uint64_t byte
       "or give the device less memory (--device)"));
 }
 
-absl::StatusOr<GpuMemory::Made> GpuMemory::Create(uint64_t bytes) {
+absl::StatusOr<GpuMemory::CreatedSlab> GpuMemory::Create(uint64_t bytes) {
   if (bytes == 0 || bytes % facts_.granularity_bytes != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a slab of ", bytes, " bytes is not a multiple of ", facts_.granularity_bytes));
@@ -91,7 +91,7 @@ absl::StatusOr<GpuMemory::Made> GpuMemory::Create(uint64_t bytes) {
     (void)driver_->mem_release(handle);
     return exported;
   }
-  Made made = {.slab = next_slab_++, .fd = base::UniqueFd(number)};
+  CreatedSlab made = {.slab = next_slab_++, .fd = base::UniqueFd(number)};
   slabs_[made.slab] = {.handle = handle, .bytes = bytes};
   slab_bytes_ += bytes;
   return made;

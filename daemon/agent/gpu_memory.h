@@ -23,7 +23,7 @@ class GpuMemory {
 
   const GpuFacts& facts() const { return facts_; }
 
-  struct Made {
+  struct CreatedSlab {
     uint64_t slab = 0;
     base::UniqueFd fd;
   };
@@ -31,7 +31,7 @@ class GpuMemory {
   // holds it until Release, besides the owners of the descriptor, so it survives the end of either.
   // It never depends on how the driver treats a descriptor alone. RESOURCE_EXHAUSTED says what the
   // GPU has free.
-  absl::StatusOr<Made> Create(uint64_t bytes);
+  absl::StatusOr<CreatedSlab> Create(uint64_t bytes);
   // The GPU writes zeros; they have arrived when this returns. Needs a context meanwhile (some
   // hundred MiB of the GPU), and about a millisecond per GiB.
   absl::Status Scrub(uint64_t slab);

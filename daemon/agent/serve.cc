@@ -32,7 +32,7 @@ absl::Status SayDone(const base::UniqueFd& socket, uint64_t id, ReplyType type,
 
 absl::Status AnswerCreate(const base::UniqueFd& socket, const Request& request, GpuMemory* memory,
                           absl::Status* result) {
-  absl::StatusOr<GpuMemory::Made> made = memory->Create(request.bytes);
+  absl::StatusOr<GpuMemory::CreatedSlab> made = memory->Create(request.bytes);
   *result = made.status();
   if (!made.ok()) return Say(socket, MakeFailure(request.id, made.status()));
   Reply reply = MakeReply(ReplyType::kCreated, request.id);
@@ -42,12 +42,12 @@ absl::Status AnswerCreate(const base::UniqueFd& socket, const Request& request, 
 }
 
 // The GPU of this process.
-struct Served {
+struct ServedGpu {
   GpuMemory memory;
   GpuFaults faults;
 };
 
-absl::Status AnswerHealth(const base::UniqueFd& socket, const Request& request, Served* gpu,
+absl::Status AnswerHealth(const base::UniqueFd& socket, const Request& request, ServedGpu* gpu,
                           absl::Status* result) {
   absl::StatusOr<Health> health = gpu->memory.ReadHealth();
   *result = health.status();
@@ -59,7 +59,7 @@ absl::Status AnswerHealth(const base::UniqueFd& socket, const Request& request, 
 }
 
 // Returns an error of the socket; the GPU's status is in *result.
-absl::Status Answer(const base::UniqueFd& socket, const Request& request, Served* gpu,
+absl::Status Answer(const base::UniqueFd& socket, const Request& request, ServedGpu* gpu,
                     absl::Status* result) {
   switch (request.type) {
     case RequestType::kCreate:
@@ -84,7 +84,7 @@ bool EndsTheAgent(const Request& request, const absl::Status& result) {
          (request.type == RequestType::kHealth && !result.ok());
 }
 
-absl::Status ServeRequests(const base::UniqueFd& socket, Served* gpu) {
+absl::Status ServeRequests(const base::UniqueFd& socket, ServedGpu* gpu) {
   std::array<std::byte, sizeof(Request)> buffer;
   for (;;) {
     pollfd entry = {.fd = socket.get(), .events = POLLIN, .revents = 0};
@@ -110,7 +110,7 @@ absl::Status OpenAndServe(const base::UniqueFd& socket, const std::string& uuid)
   Reply hello = MakeReply(ReplyType::kHello, 0);
   hello.gpu = memory.facts();
   GEMINID_ASSIGN_OR_RETURN(const gpu::NvmlApi* nvml, gpu::LoadNvml());
-  Served served = {.memory = std::move(memory), .faults = GpuFaults(nvml, uuid)};
+  ServedGpu served = {.memory = std::move(memory), .faults = GpuFaults(nvml, uuid)};
   GEMINID_RETURN_IF_ERROR(Say(socket, hello));
   return ServeRequests(socket, &served);
 }

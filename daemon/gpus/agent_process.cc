@@ -63,7 +63,7 @@ absl::StatusOr<AgentProcess> AgentProcess::Start(const std::string& program,
   const base::UniqueFd theirs(ends[1]);
   base::ChildProgram child = {.arguments = {program},
                               .environment = EnvironmentFor(uuid),
-                              .gifts = {{theirs.get(), agent::kAgentSocket}}};
+                              .descriptors = {{theirs.get(), agent::kAgentSocket}}};
   if (uuid.empty()) {
     child.arguments.emplace_back("--probe");
   } else {
@@ -107,7 +107,7 @@ absl::Status AgentProcess::Send(const agent::Request& request) const {
   return sent;
 }
 
-absl::StatusOr<std::optional<AgentProcess::Heard>> AgentProcess::Receive() const {
+absl::StatusOr<std::optional<AgentProcess::ReceivedReply>> AgentProcess::Receive() const {
   std::array<std::byte, sizeof(agent::Reply)> buffer;
   std::vector<base::UniqueFd> fds;
   const os::Received received = os::ReceiveMessage(socket_, buffer, &fds);
@@ -123,9 +123,9 @@ absl::StatusOr<std::optional<AgentProcess::Heard>> AgentProcess::Receive() const
   absl::StatusOr<agent::Reply> reply =
       agent::ReadReply(std::span(buffer).first(received.bytes), fds.size());
   if (!reply.ok()) return reply.status();
-  Heard heard = {.reply = *reply, .fd = {}};
+  ReceivedReply heard = {.reply = *reply, .fd = {}};
   if (!fds.empty()) heard.fd = std::move(fds.front());
-  return std::optional<Heard>(std::move(heard));
+  return std::optional<ReceivedReply>(std::move(heard));
 }
 
 void AgentProcess::Kill() const {

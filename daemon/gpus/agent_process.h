@@ -38,13 +38,13 @@ class AgentProcess {
   // Never waits. UNAVAILABLE: the agent does not read. FAILED_PRECONDITION: it has closed its end.
   absl::Status Send(const agent::Request& request) const;
 
-  struct Heard {
+  struct ReceivedReply {
     agent::Reply reply;
     base::UniqueFd fd;  // of a kCreated
   };
   // The next reply, checked; nullopt: there is none yet. An error: the agent broke the protocol, or
   // closed its end (UNAVAILABLE).
-  absl::StatusOr<std::optional<Heard>> Receive() const;
+  absl::StatusOr<std::optional<ReceivedReply>> Receive() const;
 
   // Kills the process; it is gone when pidfd() says so.
   void Kill() const;

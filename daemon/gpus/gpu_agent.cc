@@ -64,7 +64,7 @@ void GpuAgent::Step() {
         os::Log(os::LogLevel::kWarning, "GPU agent is killed",
                 {{"device", options_.device}, {"why", supervision_.why()}});
         process_->Kill();
-        FailWaiting(NotNow(), &calls);
+        FailWaiting(AgentUnavailable(), &calls);
       } else {
         Ask({.request = agent::MakeRequest(RequestType::kHealth, next_request_++, 0, 0),
              .done = [](const Answer&) {}});
@@ -107,7 +107,7 @@ void GpuAgent::StartProcess(Calls* calls) {
   supervision_.StartFailed(Now(), std::string(status.message()));
   os::Log(os::LogLevel::kError, "GPU agent cannot be started",
           {{"device", options_.device}, {"error", std::string(status.message())}});
-  FailWaiting(NotNow(), calls);
+  FailWaiting(AgentUnavailable(), calls);
 }
 
 void GpuAgent::Close() {
@@ -174,12 +174,12 @@ void GpuAgent::FailWaiting(const absl::Status& why, Calls* calls) {
 
 void GpuAgent::FinishReleases(Calls* calls) {
   for (Job& job : queue_) {
-    calls->push_back([done = std::move(job.done)] { done(Heard{}); });
+    calls->push_back([done = std::move(job.done)] { done(AgentAnswer{}); });
   }
   queue_.clear();
 }
 
-absl::Status GpuAgent::NotNow() const {
+absl::Status GpuAgent::AgentUnavailable() const {
   if (closed_) return absl::CancelledError("the daemon ends");
   std::string state = "is being started again; try again in a moment";
   if (supervision_.state() == AgentState::kGivenUp) {
@@ -201,7 +201,7 @@ GpuAgent::Answer GpuAgent::AskAndWait(RequestType type, uint64_t slab, uint64_t 
     const AgentState state = supervision_.state();
     const bool begins = state == AgentState::kWaiting && supervision_.starts() == 0;
     if (closed_ || (!begins && state != AgentState::kStarting && state != AgentState::kServing)) {
-      return NotNow();
+      return AgentUnavailable();
     }
     Ask({.request = agent::MakeRequest(type, next_request_++, slab, bytes),
          .done = [promise](Answer result) { promise->set_value(std::move(result)); }});
@@ -228,8 +228,8 @@ absl::StatusOr<Slab> GpuAgent::MakeSlab(uint64_t bytes, bool scrub) {
 void GpuAgent::Release(std::vector<Slab> slabs, base::UniqueFd holder, std::function<void()> done) {
   for (Slab& slab : slabs) slab.fd.Reset();
   if (!holder.valid()) return ReleaseNow(slabs, done);
-  const auto leaving = std::make_shared<Leaving>(
-      Leaving{.holder = std::move(holder), .slabs = std::move(slabs), .done = std::move(done)});
+  const auto leaving = std::make_shared<PendingRelease>(PendingRelease{
+      .holder = std::move(holder), .slabs = std::move(slabs), .done = std::move(done)});
   loop_->Post([this, leaving] {
     AwaitHolder(std::move(leaving->slabs), std::move(leaving->holder), std::move(leaving->done));
   });
@@ -247,8 +247,8 @@ void GpuAgent::AwaitHolder(std::vector<Slab> slabs, base::UniqueFd holder,
   if (!watch.ok()) return ReleaseNow(slabs, done);
   *id = *watch;
   leaving_.emplace(
-      *watch,
-      Leaving{.holder = std::move(holder), .slabs = std::move(slabs), .done = std::move(done)});
+      *watch, PendingRelease{
+                  .holder = std::move(holder), .slabs = std::move(slabs), .done = std::move(done)});
 }
 
 void GpuAgent::ReleaseNow(const std::vector<Slab>& slabs, const std::function<void()>& done) {
@@ -270,7 +270,7 @@ void GpuAgent::ReleaseNow(const std::vector<Slab>& slabs, const std::function<vo
       }
     }
   }
-  count(Heard{});
+  count(AgentAnswer{});
 }
 
 // --- hearing -------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ void GpuAgent::OnSocket() {
   {
     const std::lock_guard lock(mutex_);
     while (process_.has_value()) {
-      absl::StatusOr<std::optional<AgentProcess::Heard>> heard = process_->Receive();
+      absl::StatusOr<std::optional<AgentProcess::ReceivedReply>> heard = process_->Receive();
       if (!heard.ok()) {
         const bool hung_up = absl::IsUnavailable(heard.status());
         supervision_.Broke(Now(), hung_up ? "" : std::string(heard.status().message()));
@@ -298,7 +298,7 @@ void GpuAgent::OnSocket() {
   Make(calls);
 }
 
-void GpuAgent::Hear(AgentProcess::Heard heard, Calls* calls) {
+void GpuAgent::Hear(AgentProcess::ReceivedReply heard, Calls* calls) {
   const agent::Reply& reply = heard.reply;
   if (reply.type == ReplyType::kHello) {
     if (absl::Status status = CheckHello(reply.gpu); !status.ok()) {
@@ -335,8 +335,8 @@ void GpuAgent::Hear(AgentProcess::Heard heard, Calls* calls) {
           done(status);
         });
   } else {
-    const auto kept =
-        std::make_shared<Heard>(Heard{.said = std::move(heard), .start = supervision_.starts()});
+    const auto kept = std::make_shared<AgentAnswer>(
+        AgentAnswer{.said = std::move(heard), .start = supervision_.starts()});
     calls->push_back([done = std::move(job.done), kept] { done(std::move(*kept)); });
   }
   SendNext();
@@ -384,7 +384,7 @@ void GpuAgent::OnEnd() {
     Unwatch();
     process_.reset();
     health_.reset();
-    FailWaiting(NotNow(), &calls);
+    FailWaiting(AgentUnavailable(), &calls);
     FinishReleases(&calls);
   }
   Make(calls);

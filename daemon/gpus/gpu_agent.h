@@ -87,11 +87,11 @@ class GpuAgent {
   AgentReading Read() const;
 
  private:
-  struct Heard {
-    AgentProcess::Heard said;
+  struct AgentAnswer {
+    AgentProcess::ReceivedReply said;
     uint32_t start = 0;  // which start of the agent said it
   };
-  using Answer = absl::StatusOr<Heard>;
+  using Answer = absl::StatusOr<AgentAnswer>;
   struct Job {
     agent::Request request;
     std::function<void(Answer)> done;
@@ -104,11 +104,11 @@ class GpuAgent {
   void StartProcess(Calls* calls);
   void FailWaiting(const absl::Status& why, Calls* calls);
   void FinishReleases(Calls* calls);
-  void Hear(AgentProcess::Heard heard, Calls* calls);
+  void Hear(AgentProcess::ReceivedReply heard, Calls* calls);
   void NoteHealth(const agent::Health& health);
   AgentReading ReadNow() const;
   absl::Status CheckHello(const agent::GpuFacts& gpu) const;
-  absl::Status NotNow() const;
+  absl::Status AgentUnavailable() const;
   void Unwatch();
 
   // On the loop's thread, without the mutex.
@@ -122,12 +122,12 @@ class GpuAgent {
   const Options options_;
   os::EventLoop* const loop_;
   std::vector<os::EventLoop::WatchId> watches_;  // of the process; the loop's thread alone
-  struct Leaving {
+  struct PendingRelease {
     base::UniqueFd holder;
     std::vector<Slab> slabs;
     std::function<void()> done;
   };
-  std::map<os::EventLoop::WatchId, Leaving> leaving_;  // the loop's thread alone
+  std::map<os::EventLoop::WatchId, PendingRelease> leaving_;  // the loop's thread alone
 
   mutable std::mutex mutex_;
   agent::Supervision supervision_;  // guarded by mutex_, as all below

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<agent::GpuFacts>> FindGpus(const std::string& program
   const int64_t deadline = os::MonotonicNanoseconds() + absl::ToInt64Nanoseconds(patience);
   std::vector<agent::GpuFacts> gpus;
   while (AwaitReply(*probe, deadline)) {
-    absl::StatusOr<std::optional<AgentProcess::Heard>> heard = probe->Receive();
+    absl::StatusOr<std::optional<AgentProcess::ReceivedReply>> heard = probe->Receive();
     if (!heard.ok()) return heard.status();
     if (!heard->has_value()) continue;
     const agent::Reply& reply = (*heard)->reply;

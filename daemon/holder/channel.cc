@@ -58,7 +58,7 @@ int Send(const base::UniqueFd& socket, const Message& message, int descriptor) {
   }
 }
 
-Arrived Receive(const base::UniqueFd& socket) {
+ReceivedMessage Receive(const base::UniqueFd& socket) {
   Wire wire;
   iovec data = {&wire, sizeof(wire)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kControlFds)] = {};
@@ -71,22 +71,23 @@ Arrived Receive(const base::UniqueFd& socket) {
   do {
     got = ::recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
-  Arrived arrived;
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) arrived.what = Arrived::What::kNothing;
+  ReceivedMessage arrived;
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+    arrived.kind = ReceivedMessage::Kind::kNothing;
   if (got <= 0) return arrived;
   arrived.descriptor = TakeFirst(&header);
-  arrived.what = Arrived::What::kNonsense;
+  arrived.kind = ReceivedMessage::Kind::kNonsense;
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return arrived;
   const auto bytes = std::as_bytes(std::span(&wire, 1)).first(static_cast<size_t>(got));
   const uint16_t version = VersionOf(bytes).value_or(kVersion);
   if (version != kVersion) {
-    arrived.what = Arrived::What::kOtherVersion;
+    arrived.kind = ReceivedMessage::Kind::kOtherVersion;
     arrived.version = version;
     return arrived;
   }
   const std::optional<Message> message = Decode(bytes);
   if (!message.has_value()) return arrived;
-  arrived.what = Arrived::What::kMessage;
+  arrived.kind = ReceivedMessage::Kind::kMessage;
   arrived.message = *message;
   return arrived;
 }

@@ -13,9 +13,9 @@ namespace geminid::holder {
 // socket's SO_SNDTIMEO says. 0, or an errno.
 int Send(const base::UniqueFd& socket, const Message& message, int descriptor = -1);
 
-struct Arrived {
-  enum class What { kMessage, kOtherVersion, kNonsense, kNothing, kEnd };
-  What what = What::kEnd;
+struct ReceivedMessage {
+  enum class Kind { kMessage, kOtherVersion, kNonsense, kNothing, kEnd };
+  Kind kind = Kind::kEnd;
   Message message{};
   uint16_t version = 0;         // of kOtherVersion
   base::UniqueFd descriptor{};  // the first that came; others are closed
@@ -23,7 +23,7 @@ struct Arrived {
 
 // The next message. On a blocking socket, waits for it as long as its SO_RCVTIMEO says; then
 // kNothing.
-Arrived Receive(const base::UniqueFd& socket);
+ReceivedMessage Receive(const base::UniqueFd& socket);
 
 }  // namespace geminid::holder
 

@@ -11,7 +11,7 @@
 
 namespace geminid::holder {
 
-struct KeptDescriptor {
+struct StoredDescriptor {
   std::string name;
   base::UniqueFd fd;
 };
@@ -26,7 +26,7 @@ class DescriptorStore {
   virtual absl::Status Put(const std::string& name, int fd) = 0;
   virtual absl::Status Remove(const std::string& name) = 0;
   // An earlier daemon's descriptors. They stay stored: if this one dies now, the next gets them.
-  virtual absl::StatusOr<std::vector<KeptDescriptor>> List() = 0;
+  virtual absl::StatusOr<std::vector<StoredDescriptor>> List() = 0;
   // No descriptor needs to be stored any more.
   virtual void Finish() = 0;
 
@@ -44,8 +44,8 @@ class NoStore final : public DescriptorStore {
  public:
   absl::Status Put(const std::string&, int) override { return absl::OkStatus(); }
   absl::Status Remove(const std::string&) override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<KeptDescriptor>> List() override {
-    return std::vector<KeptDescriptor>();
+  absl::StatusOr<std::vector<StoredDescriptor>> List() override {
+    return std::vector<StoredDescriptor>();
   }
   void Finish() override {}
 };

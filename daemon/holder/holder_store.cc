@@ -96,7 +96,7 @@ absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
       .arguments = {options.binary, "--listener-fd", absl::StrCat(kItsListener), "--daemon-fd",
                     absl::StrCat(kItsConnection), "--socket", options.socket, "--patience-ms",
                     absl::StrCat(absl::ToInt64Milliseconds(options.patience))},
-      .gifts = {{listener.get(), kItsListener}, {connection.get(), kItsConnection}},
+      .descriptors = {{listener.get(), kItsListener}, {connection.get(), kItsConnection}},
       .reads_input = false,
       .output = "/dev/null"};
   if (options.until > 0) {
@@ -187,10 +187,10 @@ absl::Status HolderStore::StartHolder() {
 absl::Status HolderStore::SendLocked(const Message& message, int fd) {
   const int error = Send(socket_, message, fd);
   if (error == 0) return absl::OkStatus();
-  return DoesNotTake(error);
+  return SendError(error);
 }
 
-absl::Status HolderStore::DoesNotTake(int error) {
+absl::Status HolderStore::SendError(int error) {
   // A holder that is stuck is not waited for again. The shutdown shows its end to its watcher.
   (void)::shutdown(socket_.get(), SHUT_RDWR);
   return absl::UnavailableError(
@@ -211,27 +211,27 @@ absl::Status HolderStore::Remove(const std::string& name) {
   return SendLocked({.op = Op::kRemove, .name = name}, -1);
 }
 
-absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
+absl::StatusOr<std::vector<StoredDescriptor>> HolderStore::List() {
   const std::lock_guard lock(mutex_);
-  std::vector<KeptDescriptor> kept;
+  std::vector<StoredDescriptor> kept;
   if (const int error = Send(socket_, {.op = Op::kList}); error == EPIPE || error == ECONNRESET) {
     GEMINID_RETURN_IF_ERROR(ReplaceEnded());
     return kept;
   } else if (error != 0) {
-    return DoesNotTake(error);
+    return SendError(error);
   }
   for (;;) {
     GEMINID_RETURN_IF_ERROR(AwaitAnswer());
-    Arrived arrived = Receive(socket_);
-    if (arrived.what == Arrived::What::kEnd && kept.empty()) {
+    ReceivedMessage arrived = Receive(socket_);
+    if (arrived.kind == ReceivedMessage::Kind::kEnd && kept.empty()) {
       GEMINID_RETURN_IF_ERROR(ReplaceEnded());
       return kept;
     }
-    if (arrived.what == Arrived::What::kOtherVersion) {
+    if (arrived.kind == ReceivedMessage::Kind::kOtherVersion) {
       return Unusable(options_.socket, absl::StrCat("speaks version ", arrived.version,
                                                     ", and this daemon version ", kVersion));
     }
-    if (arrived.what != Arrived::What::kMessage) {
+    if (arrived.kind != ReceivedMessage::Kind::kMessage) {
       return Unusable(options_.socket, "does not answer");
     }
     if (arrived.message.op == Op::kEnd) break;

@@ -41,7 +41,7 @@ class HolderStore final : public DescriptorStore {
 
   absl::Status Put(const std::string& name, int fd) override;
   absl::Status Remove(const std::string& name) override;
-  absl::StatusOr<std::vector<KeptDescriptor>> List() override;
+  absl::StatusOr<std::vector<StoredDescriptor>> List() override;
   void Finish() override;
   int watch_fd() const override { return socket_.get(); }
   // After the holder's end. watch_fd() is another descriptor then.
@@ -51,7 +51,7 @@ class HolderStore final : public DescriptorStore {
   explicit HolderStore(HolderOptions options) : options_(std::move(options)) {}
   absl::Status StartHolder();
   absl::Status SendLocked(const Message& message, int fd);
-  absl::Status DoesNotTake(int error);
+  absl::Status SendError(int error);
   absl::Status ReplaceEnded();
   // Waits until the holder has sent something, or hung up.
   absl::Status AwaitAnswer();

@@ -27,7 +27,7 @@
 #include "base/job_signals.h"
 #include "base/standard_streams.h"
 #include "daemon/holder/channel.h"
-#include "daemon/holder/shelf.h"
+#include "daemon/holder/descriptor_table.h"
 
 namespace geminid::holder {
 namespace {
@@ -131,7 +131,7 @@ class Holder {
     while (!finished_) {
       if (daemon_.valid()) {
         Serve();
-      } else if (until_has_ended_ || shelf_.items().empty() || NowMs() >= alone_until_ms_) {
+      } else if (until_has_ended_ || table_.items().empty() || NowMs() >= alone_until_ms_) {
         finished_ = true;
       } else {
         WaitForDaemon();
@@ -161,15 +161,17 @@ class Holder {
   }
 
   void Serve() {
-    Arrived arrived = Receive(daemon_);
-    if (arrived.what == Arrived::What::kNothing) return;
-    if (arrived.what == Arrived::What::kEnd) return Leave();
-    if (arrived.what == Arrived::What::kOtherVersion) return TellVersion(arrived.version);
-    const Shelf::Next next = arrived.what == Arrived::What::kMessage
-                                 ? shelf_.Handle(arrived.message, std::move(arrived.descriptor))
-                                 : Shelf::Next::kRefuse;
-    if (next == Shelf::Next::kFinish) finished_ = told_ = true;
-    const bool refused = next == Shelf::Next::kRefuse || (next == Shelf::Next::kList && !SendAll());
+    ReceivedMessage arrived = Receive(daemon_);
+    if (arrived.kind == ReceivedMessage::Kind::kNothing) return;
+    if (arrived.kind == ReceivedMessage::Kind::kEnd) return Leave();
+    if (arrived.kind == ReceivedMessage::Kind::kOtherVersion) return TellVersion(arrived.version);
+    const DescriptorTable::Next next =
+        arrived.kind == ReceivedMessage::Kind::kMessage
+            ? table_.Handle(arrived.message, std::move(arrived.descriptor))
+            : DescriptorTable::Next::kRefuse;
+    if (next == DescriptorTable::Next::kFinish) finished_ = told_ = true;
+    const bool refused = next == DescriptorTable::Next::kRefuse ||
+                         (next == DescriptorTable::Next::kList && !SendAll());
     if (!refused) return;
     std::fprintf(stderr, "geminid-holder: the daemon of %s broke off\n", socket_.c_str());
     Leave();
@@ -185,10 +187,10 @@ class Holder {
   }
 
   bool SendAll() {
-    for (const auto& [name, descriptor] : shelf_.items()) {
+    for (const auto& [name, descriptor] : table_.items()) {
       if (Send(daemon_, {.op = Op::kItem, .name = name}, descriptor.get()) != 0) return false;
     }
-    const auto count = static_cast<uint32_t>(shelf_.items().size());
+    const auto count = static_cast<uint32_t>(table_.items().size());
     return Send(daemon_, {.op = Op::kEnd, .count = count}) == 0;
   }
 
@@ -213,7 +215,7 @@ class Holder {
   int64_t alone_until_ms_ = 0;
   bool finished_ = false;
   bool told_ = false;  // by the daemon
-  Shelf shelf_;
+  DescriptorTable table_;
 };
 
 }  // namespace

@@ -30,8 +30,8 @@ bool IsNamed(const std::string& name) {
 
 }  // namespace
 
-std::vector<KeptDescriptor> TakeHandedOver() {
-  std::vector<KeptDescriptor> handed_over;
+std::vector<StoredDescriptor> TakeHandedOver() {
+  std::vector<StoredDescriptor> handed_over;
   char** names = nullptr;
   const int count = ::sd_listen_fds_with_names(/*unset_environment=*/1, &names);
   for (int i = 0; i < count; ++i) {
@@ -42,16 +42,16 @@ std::vector<KeptDescriptor> TakeHandedOver() {
   return handed_over;
 }
 
-base::UniqueFd TakeNamed(const std::string& name, std::vector<KeptDescriptor>* from) {
-  const auto found = std::ranges::find(*from, name, &KeptDescriptor::name);
+base::UniqueFd TakeNamed(const std::string& name, std::vector<StoredDescriptor>* from) {
+  const auto found = std::ranges::find(*from, name, &StoredDescriptor::name);
   if (found == from->end()) return base::UniqueFd();
   base::UniqueFd fd = std::move(found->fd);
   from->erase(found);
   return fd;
 }
 
-absl::Status CheckNoListener(const std::vector<KeptDescriptor>& handed_over) {
-  const bool some = std::ranges::any_of(handed_over, [](const KeptDescriptor& each) {
+absl::Status CheckNoListener(const std::vector<StoredDescriptor>& handed_over) {
+  const bool some = std::ranges::any_of(handed_over, [](const StoredDescriptor& each) {
     int listens = 0;
     socklen_t size = sizeof(listens);
     return ::getsockopt(each.fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
@@ -59,7 +59,7 @@ absl::Status CheckNoListener(const std::vector<KeptDescriptor>& handed_over) {
   });
   if (!some) return absl::OkStatus();
   const std::string names =
-      absl::StrJoin(handed_over, ", ", [](std::string* out, const KeptDescriptor& each) {
+      absl::StrJoin(handed_over, ", ", [](std::string* out, const StoredDescriptor& each) {
         absl::StrAppend(out, each.fd.get(), " '", each.name, "'");
       });
   return absl::FailedPreconditionError(absl::StrCat(
@@ -68,7 +68,7 @@ absl::Status CheckNoListener(const std::vector<KeptDescriptor>& handed_over) {
       " and geminid-attach.socket FileDescriptorName=", kAttachListener));
 }
 
-std::unique_ptr<SystemdStore> SystemdStore::Open(std::vector<KeptDescriptor> handed_over) {
+std::unique_ptr<SystemdStore> SystemdStore::Open(std::vector<StoredDescriptor> handed_over) {
   const char* const room = std::getenv(kStoreVariable);
   const char* const pid = std::getenv(kPidVariable);
   uint64_t most = 0;
@@ -77,7 +77,7 @@ std::unique_ptr<SystemdStore> SystemdStore::Open(std::vector<KeptDescriptor> han
     return nullptr;
   }
   std::unique_ptr<SystemdStore> store(new SystemdStore);
-  std::erase_if(handed_over, [](const KeptDescriptor& each) { return !IsNamed(each.name); });
+  std::erase_if(handed_over, [](const StoredDescriptor& each) { return !IsNamed(each.name); });
   store->received_ = std::move(handed_over);
   return store;
 }
@@ -105,7 +105,7 @@ absl::Status SystemdStore::Remove(const std::string& name) {
   return Notify(absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name), -1);
 }
 
-absl::StatusOr<std::vector<KeptDescriptor>> SystemdStore::List() {
+absl::StatusOr<std::vector<StoredDescriptor>> SystemdStore::List() {
   const std::lock_guard lock(mutex_);
   return std::move(received_);
 }

@@ -17,13 +17,13 @@ namespace geminid::holder {
 
 // The descriptors that systemd handed to this process ($LISTEN_FDS): those of its store, and its
 // sockets. Call it once, before other threads exist: it changes the environment.
-std::vector<KeptDescriptor> TakeHandedOver();
+std::vector<StoredDescriptor> TakeHandedOver();
 
 // Takes the descriptor of that name out of `*from`; invalid: there is none.
-base::UniqueFd TakeNamed(const std::string& name, std::vector<KeptDescriptor>* from);
+base::UniqueFd TakeNamed(const std::string& name, std::vector<StoredDescriptor>* from);
 
 // FAILED_PRECONDITION, with all names: there is a listener, which nobody took out by its name.
-absl::Status CheckNoListener(const std::vector<KeptDescriptor>& handed_over);
+absl::Status CheckNoListener(const std::vector<StoredDescriptor>& handed_over);
 
 // The names of geminid.socket's listeners (FileDescriptorName=).
 inline constexpr char kControlListener[] = "control-listener";
@@ -34,11 +34,11 @@ class SystemdStore final : public DescriptorStore {
   // `handed_over`: what TakeHandedOver returned, without listeners; those without a name are not
   // the store's. Null: systemd has no store for this process ($FDSTORE, of systemd 254), or it is
   // not the service's own ($SYSTEMD_EXEC_PID).
-  static std::unique_ptr<SystemdStore> Open(std::vector<KeptDescriptor> handed_over);
+  static std::unique_ptr<SystemdStore> Open(std::vector<StoredDescriptor> handed_over);
 
   absl::Status Put(const std::string& name, int fd) override;
   absl::Status Remove(const std::string& name) override;
-  absl::StatusOr<std::vector<KeptDescriptor>> List() override;
+  absl::StatusOr<std::vector<StoredDescriptor>> List() override;
   // Does nothing: systemd decides, and may be starting the daemon again.
   void Finish() override {}
   bool OutlivesStop() const override { return true; }
@@ -48,7 +48,7 @@ class SystemdStore final : public DescriptorStore {
   absl::Status Notify(const std::string& state, int fd);
 
   std::mutex mutex_;
-  std::vector<KeptDescriptor> received_;  // guarded by mutex_
+  std::vector<StoredDescriptor> received_;  // guarded by mutex_
 };
 
 }  // namespace geminid::holder

@@ -74,7 +74,7 @@ absl::StatusOr<int> NodeFor(const PoolOptions& options, const std::vector<os::No
   for (const os::NodeMemory& memory : nodes) {
     if (memory.node == options.numa_node) available = memory.available_bytes;
   }
-  const bool sparse = options.backing == Backing::kSparse;
+  const bool sparse = options.backing == PageBacking::kSparse;
   if (sparse || HasRoom(available, options.bytes)) return options.numa_node;
   const std::string problem = absl::StrCat(
       options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
@@ -189,7 +189,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   }
   const std::vector<os::NodeMemory> nodes = options.numa->Nodes();
   const bool reserved = options.huge_pages && FitsHugePages(options.bytes, machine.huge_pages);
-  const bool populate = options.backing == Backing::kPopulated;
+  const bool populate = options.backing == PageBacking::kPopulated;
   Admission alone;
   Admission::Hold hold;
   if (populate && (!reserved || machine.huge_pages.counted_by_cgroups)) {

@@ -18,7 +18,7 @@
 
 namespace geminid::memory {
 
-enum class Backing {
+enum class PageBacking {
   kPopulated,  // every page exists from the start
   kSparse,     // a page exists once it is touched; if none is left, the toucher dies
 };
@@ -31,7 +31,7 @@ struct PoolOptions {
   bool numa_strict = false;
   const os::Numa* numa = &os::SystemNuma();
   bool huge_pages = false;
-  Backing backing = Backing::kPopulated;
+  PageBacking backing = PageBacking::kPopulated;
   const std::atomic<bool>* cancelled = nullptr;  // may be null; true ends Create early
   // The available bytes, of reserved huge pages or of ordinary memory; empty: as the kernel says.
   std::function<uint64_t(bool reserved)> available_bytes{};

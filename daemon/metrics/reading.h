@@ -81,7 +81,7 @@ struct TenantReading {
   uint64_t guaranteed_bytes = 0;
 };
 
-struct UsedOfLimit {
+struct UsageAndLimit {
   uint64_t used = 0;
   uint64_t limit = 0;
 };
@@ -140,9 +140,9 @@ struct Reading {
   std::vector<SessionReading> sessions;
   SessionCounters::Reading counted;
   TakeOverReading take_over;
-  UsedOfLimit session_limit;
-  UsedOfLimit chunk_limit;
-  UsedOfLimit plan_memory_bytes;
+  UsageAndLimit session_limit;
+  UsageAndLimit chunk_limit;
+  UsageAndLimit plan_memory_bytes;
   JobsReading jobs;
   // --- links and requests
   std::vector<DeviceReading> devices;  // by index

@@ -206,10 +206,10 @@ void TryReserves(const Problem& problem, Candidates& candidates) {
 
 // If chunks have unequal sizes, or copies stay valid over the boundary, a cache may be better.
 void TryCaches(const Problem& problem, Candidates& candidates) {
-  using Leaves = CacheRule::Leaves;
-  candidates.TryOnDemand({.leaves = Leaves::kCheapestWindow}, Stage::kCheapestWindow);
-  candidates.TryOnDemand({.leaves = Leaves::kCheapestReload}, Stage::kCheapestReload);
-  candidates.TryOnDemand({.leaves = Leaves::kLastNeeded}, Stage::kLastNeeded);
+  using EvictionRule = CacheRule::EvictionRule;
+  candidates.TryOnDemand({.eviction = EvictionRule::kCheapestWindow}, Stage::kCheapestWindow);
+  candidates.TryOnDemand({.eviction = EvictionRule::kCheapestReload}, Stage::kCheapestReload);
+  candidates.TryOnDemand({.eviction = EvictionRule::kLastNeeded}, Stage::kLastNeeded);
   candidates.TryOnDemand({.pinned = PinAllThatFit(problem), .drops_after_use = true},
                          Stage::kPinned);
 }

@@ -79,13 +79,13 @@ TEST_F(ChildProcessTest, Gifts_HaveTheirNumbersWithoutClosingOneAnother) {
     return absl::StrCat("cat <&", first, "; cat <&", second);
   };
   EXPECT_EQ(Run(read(a.get(), b.get()),
-                {.gifts = {{a.get(), b.get()}, {b.get(), a.get()}}, .output = folder_ / "1"}),
+                {.descriptors = {{a.get(), b.get()}, {b.get(), a.get()}}, .output = folder_ / "1"}),
             "b\na\n");
   ::lseek(a.get(), 0, SEEK_SET);
   ::lseek(b.get(), 0, SEEK_SET);
-  EXPECT_EQ(
-      Run(read(a.get(), 9), {.gifts = {{a.get(), a.get()}, {b.get(), 9}}, .output = folder_ / "2"}),
-      "a\nb\n");
+  EXPECT_EQ(Run(read(a.get(), 9),
+                {.descriptors = {{a.get(), a.get()}, {b.get(), 9}}, .output = folder_ / "2"}),
+            "a\nb\n");
 }
 
 TEST_F(ChildProcessTest, SignalsBlockedOrIgnoredHere_AreNeitherThere) {

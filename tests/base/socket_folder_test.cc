@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 constexpr uid_t kStranger = 64001;
 
 std::string WhyOf(const std::string& path) {
-  return WhoElseMayReplace(path, std::array{::geteuid()});
+  return DescribeOtherOwners(path, std::array{::geteuid()});
 }
 
 TEST(SocketFolder, ThatOnlyItsOwnerMayWrite_IsNobodyElses) {
@@ -53,7 +53,7 @@ TEST(SocketFolder, OfAnotherUser_IsThatUsers) {
   const TemporaryFolder folder;
   ASSERT_EQ(::chown(folder.path().c_str(), kStranger, kStranger), 0);
   EXPECT_THAT(WhyOf(folder / "s"), HasSubstr("is user 64001's"));
-  EXPECT_THAT(WhoElseMayReplace(folder / "s", std::array{kStranger}), IsEmpty());
+  EXPECT_THAT(DescribeOtherOwners(folder / "s", std::array{kStranger}), IsEmpty());
 }
 
 TEST(SocketFolder, ThatIsNotThereYet_IsJudgedByThoseAbove) {

@@ -55,7 +55,7 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   daemon_options.agent_program = options.agent_program;
   daemon_options.agent_supervision = options.agent_supervision;
   daemon_options.open_store = options.open_store;
-  if (options.sparse_arenas) daemon_options.arena_backing = memory::Backing::kSparse;
+  if (options.sparse_arenas) daemon_options.arena_backing = memory::PageBacking::kSparse;
   absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
       service::Daemon::Start(*settings, std::move(daemon_options));
   if (!daemon.ok()) return daemon.status();

@@ -55,7 +55,7 @@ struct DaemonEnvOptions {
   uint32_t sessions = 0;  // 0: built-in
   uint32_t chunks = 0;
   config::TenantBy tenant_by = config::TenantBy::kContainer;
-  service::Identify identify{};  // instead of tenant_by
+  service::IdentifyPeer identify{};  // instead of tenant_by
   // Allows other users to use the socket; also opens the folder.
   bool for_everybody = false;
   // Opens the descriptor store for the next daemon.

@@ -10,11 +10,11 @@
 namespace geminid::fuzz {
 namespace {
 
-using service::Hub;
+using service::SessionHub;
 using service::SessionPtr;
 
 // Eight chunks, half of them with a home, and an arena that has room for three.
-SessionPtr OpenFullSession(Hub* hub, base::UniqueFd* client) {
+SessionPtr OpenFullSession(SessionHub* hub, base::UniqueFd* client) {
   SessionPtr session = OpenSession(hub, client);
   Require(hub->CreateArena(session, 3 * kMiB).ok(), "there is room for its arena");
   std::vector<core::ChunkSpec> chunks;
@@ -95,7 +95,7 @@ void WriteSomething(Bytes* bytes, shm::ClientSegment* segment, uint64_t* written
 
 void RunOne(const uint8_t* data, size_t size) {
   static service::Limits limits{config::TenantShares{}};
-  static Hub* const hub = MakeHub({}, &limits, 64 * kMiB).release();
+  static SessionHub* const hub = MakeHub({}, &limits, 64 * kMiB).release();
   base::UniqueFd client;
   const SessionPtr session = OpenFullSession(hub, &client);
   // As the client maps it.
@@ -105,8 +105,8 @@ void RunOne(const uint8_t* data, size_t size) {
   auto* const segment = reinterpret_cast<shm::ClientSegment*>(mapping->data());
   Bytes bytes(data, size);
   uint64_t written = 0;
-  Hub::Pumped pumped = Hub::Pumped::kMore;
-  while (!bytes.empty() && pumped != Hub::Pumped::kCorrupt) {
+  SessionHub::PumpResult pumped = SessionHub::PumpResult::kMore;
+  while (!bytes.empty() && pumped != SessionHub::PumpResult::kCorrupt) {
     for (int i = 0; i < 4; ++i) WriteSomething(&bytes, segment, &written);
     pumped = hub->Pump(session);
     hub->Tick();

@@ -8,14 +8,14 @@
 
 namespace geminid::fuzz {
 
-using service::Hub;
+using service::SessionHub;
 using service::SessionPtr;
 
-std::unique_ptr<Hub> MakeHub(service::HubOptions options, service::Limits* limits,
-                             uint64_t host_bytes) {
+std::unique_ptr<SessionHub> MakeHub(service::SessionHubOptions options, service::Limits* limits,
+                                    uint64_t host_bytes) {
   options.limits = limits;
   options.machine = os::ReadMachine(os::SystemNuma());
-  options.arena_backing = memory::Backing::kSparse;
+  options.arena_backing = memory::PageBacking::kSparse;
   options.engine.host_capacity_bytes = host_bytes;
   core::DeviceDescription device = {};
   device.kind = shm::DeviceKind::kHost;
@@ -23,12 +23,12 @@ std::unique_ptr<Hub> MakeHub(service::HubOptions options, service::Limits* limit
   device.granularity_bytes = shm::kSlotBytes;
   device.numa_node = shm::kNoNumaNode;
   options.engine.devices.push_back(device);
-  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  absl::StatusOr<std::unique_ptr<SessionHub>> hub = SessionHub::Create(options);
   Require(hub.ok(), "a hub can be made");
   return *std::move(hub);
 }
 
-SessionPtr OpenSession(Hub* hub, base::UniqueFd* client) {
+SessionPtr OpenSession(SessionHub* hub, base::UniqueFd* client) {
   int ends[2] = {-1, -1};
   Require(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0,
           "there are descriptors");

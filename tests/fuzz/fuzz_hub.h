@@ -6,18 +6,18 @@
 #include <memory>
 
 #include "base/unique_fd.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 
 namespace geminid::fuzz {
 
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 // With a sparse host device of 64 MiB, `limits` and a host capacity; the rest as `options` says.
-std::unique_ptr<service::Hub> MakeHub(service::HubOptions options, service::Limits* limits,
-                                      uint64_t host_bytes);
+std::unique_ptr<service::SessionHub> MakeHub(service::SessionHubOptions options,
+                                             service::Limits* limits, uint64_t host_bytes);
 
 // Nothing is allocated in it. `client`: its end of the attach socket.
-service::SessionPtr OpenSession(service::Hub* hub, base::UniqueFd* client);
+service::SessionPtr OpenSession(service::SessionHub* hub, base::UniqueFd* client);
 
 }  // namespace geminid::fuzz
 

@@ -53,7 +53,7 @@ class Server {
   }
 
   const RpcMethod& Method(uint8_t number) const { return methods_[number % methods_.size()]; }
-  Hub& hub() { return *hub_; }
+  SessionHub& hub() { return *hub_; }
 
  private:
   static std::pair<size_t, std::string> Order(const RpcMethod& method) {
@@ -67,9 +67,9 @@ class Server {
     facts.vitals = vitals;
     return facts;
   }
-  static std::unique_ptr<Hub> MakeHub(Limits* limits) {
+  static std::unique_ptr<SessionHub> MakeHub(Limits* limits) {
     os::ConfigureLog(os::LogLevel::kError, os::LogFormat::kText);
-    HubOptions options;
+    SessionHubOptions options;
     options.chunk_records = 4096;
     return fuzz::MakeHub(options, limits, fuzz::kMiB);
   }
@@ -78,7 +78,7 @@ class Server {
   TenantLog log_{&limits_};
   JobCounts counts_;
   Vitals vitals_;
-  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<SessionHub> hub_;
   SessionRpc session_;
   ChunkRpc chunk_;
   PlanRpc plan_;
@@ -91,7 +91,7 @@ class Server {
 };
 
 // With three chunks.
-SessionPtr OpenSessionWithChunks(Hub* hub, base::UniqueFd* client) {
+SessionPtr OpenSessionWithChunks(SessionHub* hub, base::UniqueFd* client) {
   SessionPtr session = fuzz::OpenSession(hub, client);
   core::ChunkSpec chunk;
   chunk.kind = shm::ChunkKind::kGatheredWeight;

@@ -58,7 +58,7 @@ class Layering(unittest.TestCase):
         def rooms(path, include):
             return list(layering.rooms_upward(path, f'#include "{include}"\n'))
         self.assertTrue(rooms("daemon/core/accounts/a.h", "daemon/core/engine/engine.h"))
-        self.assertTrue(rooms("daemon/service/heritage/a.cc", "daemon/service/sessions/hub.h"))
+        self.assertTrue(rooms("daemon/service/heritage/a.cc", "daemon/service/sessions/session_hub.h"))
         self.assertTrue(rooms("daemon/service/a.cc", "base/bytes.h"), "a file that is in no room")
         self.assertTrue(rooms("daemon/core/engine/a.cc", "daemon/core/a.h"), "a room that is none")
         self.assertEqual(rooms("daemon/core/engine/a.cc", "daemon/core/accounts/ledger.h"), [])
@@ -72,7 +72,7 @@ class Layering(unittest.TestCase):
         self.assertEqual(self.violations("tools/trainer/a.cc", '"tools/trainer/report.h"'), [])
 
     def test_training_needs_no_daemon(self):
-        for include in ['"daemon/service/sessions/hub.h"', '"geminid/v1/plan.grpc.pb.h"', "<grpcpp/grpcpp.h>"]:
+        for include in ['"daemon/service/sessions/session_hub.h"', '"geminid/v1/plan.grpc.pb.h"', "<grpcpp/grpcpp.h>"]:
             for path in ["training/forecast/a.cc", "training/ranks/a.cc"]:
                 self.assertTrue(self.violations(path, include), include)
         for include in ['"daemon/planner/contract/plan.h"', '"geminid/v1/trace.pb.h"']:

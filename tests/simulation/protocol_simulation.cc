@@ -119,7 +119,7 @@ void ProtocolSimulation::MeetSessions() {
 // The daemon notices, and has another one keep everything; unless it dies as well.
 void ProtocolSimulation::HolderDies() {
   ++counts_.holder_deaths;
-  node_.shelf = holder::Shelf();
+  node_.table = holder::DescriptorTable();
   if (Chance(30)) die_in_ = static_cast<int>(Pick(24));
   try {
     daemon_->KeepAll();
@@ -203,7 +203,7 @@ void ProtocolSimulation::Finish() {
   while (daemon_->Destroy()) {
   }
   if (!daemon_->engine().ledger().Lines().empty() || !node_.pools.empty() ||
-      node_.shelf.items().size() != 1 || !daemon_->engine().Check().ok()) {
+      node_.table.items().size() != 1 || !daemon_->engine().Check().ok()) {
     Violate("something was left behind");
   }
 }

@@ -10,12 +10,12 @@
 #include "base/memfd.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 
 namespace geminid::simulation {
 namespace {
 
-using service::Keepsakes;
+using service::InheritedDescriptors;
 using service::SessionPtr;
 
 constexpr uint32_t kRecords = 256;
@@ -26,7 +26,7 @@ base::UniqueFd Another(int fd) { return base::UniqueFd(::fcntl(fd, F_DUPFD_CLOEX
 uint64_t ManifestBytes() { return base::RoundUpToPage(core::Manifest::BytesFor(kRecords)); }
 uint64_t BooksBytes() { return base::RoundUpToPage(core::SessionBooks::Bytes()); }
 
-bool IsWhole(const Keepsakes::OfSession& kept) {
+bool IsWhole(const InheritedDescriptors::OfSession& kept) {
   constexpr const char* kKinds[] = {service::kKeptBooks,       service::kKeptState,
                                     service::kKeptClient,      service::kKeptCommit,
                                     service::kKeptDaemonEvent, service::kKeptClientEvent,
@@ -66,16 +66,16 @@ SimulatedDaemon::SimulatedDaemon(const DaemonOptions& options, Node* node)
 
 void SimulatedDaemon::Put(const std::string& name, int fd) {
   Step();
-  node_->shelf.Handle({.op = holder::Op::kPut, .name = name}, Another(fd));
+  node_->table.Handle({.op = holder::Op::kPut, .name = name}, Another(fd));
 }
 
 void SimulatedDaemon::Remove(const std::string& name) {
   Step();
-  node_->shelf.Handle({.op = holder::Op::kRemove, .name = name}, base::UniqueFd());
+  node_->table.Handle({.op = holder::Op::kRemove, .name = name}, base::UniqueFd());
 }
 
 void SimulatedDaemon::Keep(const service::ClientSession& session) {
-  for (const auto& [name, fd] : session.Keepsakes()) Put(name, fd);
+  for (const auto& [name, fd] : session.DescriptorsToStore()) Put(name, fd);
 }
 
 void SimulatedDaemon::KeepAll() {
@@ -92,12 +92,12 @@ void SimulatedDaemon::KeepAll() {
 // --- taking over ---------------------------------------------------------------------------------
 
 absl::Status SimulatedDaemon::Start() {
-  std::vector<holder::KeptDescriptor> listed;
-  for (const auto& [name, fd] : node_->shelf.items()) listed.push_back({name, Another(fd.get())});
+  std::vector<holder::StoredDescriptor> listed;
+  for (const auto& [name, fd] : node_->table.items()) listed.push_back({name, Another(fd.get())});
   // The rest had its last descriptor closed.
   std::erase_if(node_->pools,
-                [&](const auto& pool) { return !node_->shelf.items().contains(pool.first); });
-  Keepsakes kept = service::Sort(std::move(listed));
+                [&](const auto& pool) { return !node_->table.items().contains(pool.first); });
+  InheritedDescriptors kept = service::Sort(std::move(listed));
   if (kept.manifest.valid()) return TakeOver(&kept);
   for (const auto& [id, session] : kept.sessions) GiveUp(session);
   return Begin();
@@ -114,7 +114,7 @@ absl::Status SimulatedDaemon::Begin() {
   return absl::OkStatus();
 }
 
-absl::Status SimulatedDaemon::TakeOver(Keepsakes* kept) {
+absl::Status SimulatedDaemon::TakeOver(InheritedDescriptors* kept) {
   options_.on_take_over();
   manifest_fd_ = std::move(kept->manifest);
   GEMINID_ASSIGN_OR_RETURN(manifest_memory_, base::Mapping::Map(manifest_fd_, ManifestBytes()));
@@ -141,7 +141,7 @@ absl::Status SimulatedDaemon::TakeOver(Keepsakes* kept) {
 }
 
 absl::StatusOr<SessionPtr> SimulatedDaemon::AdoptClient(const core::SessionFacts& facts,
-                                                        Keepsakes::OfSession* kept) {
+                                                        InheritedDescriptors::OfSession* kept) {
   const uint64_t bytes = base::RoundUpToPage(sizeof(shm::StateSegment));
   GEMINID_ASSIGN_OR_RETURN(const base::Mapping state,
                            base::Mapping::Map(kept->kinds.at(service::kKeptState), bytes));
@@ -157,7 +157,7 @@ absl::StatusOr<SessionPtr> SimulatedDaemon::AdoptClient(const core::SessionFacts
   return session;
 }
 
-absl::Status SimulatedDaemon::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
+absl::Status SimulatedDaemon::Adopt(shm::SessionId id, InheritedDescriptors::OfSession* kept) {
   GEMINID_ASSIGN_OR_RETURN(const base::Mapping memory,
                            base::Mapping::Map(kept->kinds.at(service::kKeptBooks), BooksBytes()));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionBooks its_books,
@@ -196,7 +196,7 @@ absl::Status SimulatedDaemon::Adopt(shm::SessionId id, Keepsakes::OfSession* kep
 }
 
 // Its client reads the end of its connection.
-void SimulatedDaemon::GiveUp(const Keepsakes::OfSession& kept) {
+void SimulatedDaemon::GiveUp(const InheritedDescriptors::OfSession& kept) {
   const auto socket = kept.kinds.find(service::kKeptSocket);
   if (socket != kept.kinds.end()) ::shutdown(socket->second.get(), SHUT_RDWR);
   for (const std::string& name : kept.names) {
@@ -259,7 +259,7 @@ absl::StatusOr<core::Allocation> SimulatedDaemon::MakePool(shm::SessionId id,
   GEMINID_ASSIGN_OR_RETURN(base::UniqueFd fd, base::CreateRevocableMemfd("pool", promise.bytes));
   const std::string name = service::PoolName(id, promise.pool);
   node_->pools[name] = promise.bytes;
-  node_->shelf.Handle({.op = holder::Op::kPut, .name = name}, Another(fd.get()));
+  node_->table.Handle({.op = holder::Op::kPut, .name = name}, Another(fd.get()));
   Step();
   GEMINID_ASSIGN_OR_RETURN(memory::HostPool pool, memory::HostPool::Adopt(std::move(fd)));
   GEMINID_ASSIGN_OR_RETURN(core::Allocation allocation, engine_->FinishAllocation(promise.charge));
@@ -294,7 +294,7 @@ void SimulatedDaemon::Collect(const core::Releases& releases) {
     garbage.pools.push_back(service::PoolName(id, pool));
   }
   for (const shm::SessionId id : releases.sessions) {
-    for (const auto& [name, fd] : tables_.sessions.at(id)->Keepsakes()) Remove(name);
+    for (const auto& [name, fd] : tables_.sessions.at(id)->DescriptorsToStore()) Remove(name);
     Remove(service::SlabName(id, 0));
     tables_.sessions.erase(id);
     slabs_.erase(id);
@@ -333,7 +333,8 @@ bool SimulatedDaemon::Pump(shm::SessionId id) {
   const SessionPtr session = Find(id);
   if (session == nullptr || !session->rings().FlushResponses()) return false;
   shm::Request request;
-  if (session->rings().PeekRequest(&request) != service::SessionRings::Popped::kEntry) return false;
+  if (session->rings().PeekRequest(&request) != service::SessionRings::PopResult::kEntry)
+    return false;
   std::vector<core::Outgoing> out;
   engine_->HandleRequest(id, request, kNow, &out);
   Step();

@@ -17,18 +17,18 @@
 #include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "daemon/core/engine/engine.h"
-#include "daemon/holder/shelf.h"
+#include "daemon/holder/descriptor_table.h"
 #include "daemon/service/heritage/shortage.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 
 namespace geminid::simulation {
 
 // What outlives a daemon.
 struct Node {
-  holder::Shelf shelf;                    // the holder's
+  holder::DescriptorTable table;          // the holder's
   std::map<std::string, uint64_t> pools;  // host memory that is there, by name
   service::Limits limits{config::TenantShares()};
-  service::InFlight in_flight{&limits};
+  service::DescriptorsInFlight in_flight{&limits};
 
   uint64_t PoolBytes() const;
 };
@@ -64,7 +64,7 @@ class SimulatedDaemon {
   service::SessionPtr Find(shm::SessionId session) const;
   const base::UniqueFd& SlabOf(shm::SessionId session) const { return slabs_.at(session); }
 
-  // As the calls over gRPC; see service::Hub.
+  // As the calls over gRPC; see service::SessionHub.
   absl::StatusOr<core::Allocation> Allocate(shm::SessionId session,
                                             const std::vector<core::ChunkSpec>& specs,
                                             uint64_t number, bool again);
@@ -104,12 +104,12 @@ class SimulatedDaemon {
   void Remove(const std::string& name);
   void Keep(const service::ClientSession& session);
   absl::Status Begin();
-  absl::Status TakeOver(service::Keepsakes* kept);
-  absl::Status Adopt(shm::SessionId id, service::Keepsakes::OfSession* kept);
+  absl::Status TakeOver(service::InheritedDescriptors* kept);
+  absl::Status Adopt(shm::SessionId id, service::InheritedDescriptors::OfSession* kept);
   absl::StatusOr<service::SessionPtr> AdoptClient(const core::SessionFacts& facts,
-                                                  service::Keepsakes::OfSession* kept);
+                                                  service::InheritedDescriptors::OfSession* kept);
   absl::StatusOr<core::Allocation> MakePool(shm::SessionId id, const core::Promise& promise);
-  void GiveUp(const service::Keepsakes::OfSession& kept);
+  void GiveUp(const service::InheritedDescriptors::OfSession& kept);
   void Deliver(const std::vector<core::Outgoing>& out);
   void Collect(const core::Releases& releases);
 

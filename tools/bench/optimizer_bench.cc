@@ -207,10 +207,10 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-enum class Per { kByte, kParameter };
+enum class RatioOf { kByte, kParameter };
 
 // Runs the two in turn. `ratio` is speed over base speed.
-void Compare(benchmark::State& state, const Work& work, const Work& base, Per per) {
+void Compare(benchmark::State& state, const Work& work, const Work& base, RatioOf per) {
   std::unique_ptr<ThreadPool> pool;
   Require(ThreadPool::Create({.threads = static_cast<size_t>(state.range(0)), .pin = true}, &pool));
   Seconds(base, *pool);
@@ -222,7 +222,8 @@ void Compare(benchmark::State& state, const Work& work, const Work& base, Per pe
     state.SetIterationTime(times.back());
     ratios.push_back(base_times.back() / times.back());
   }
-  const double bytes = per == Per::kByte ? work.bytes_per_parameter / base.bytes_per_parameter : 1;
+  const double bytes =
+      per == RatioOf::kByte ? work.bytes_per_parameter / base.bytes_per_parameter : 1;
   const double parameters = static_cast<double>(kParameters);
   state.counters["ratio"] = Median(ratios) * bytes;
   state.counters["GBps"] = work.bytes_per_parameter * parameters / Median(times) / 1e9;
@@ -232,7 +233,7 @@ void Compare(benchmark::State& state, const Work& work, const Work& base, Per pe
 }
 
 template <typename Make>
-void Register(const std::string& name, Make make, Per per, int most_threads = 2) {
+void Register(const std::string& name, Make make, RatioOf per, int most_threads = 2) {
   benchmark::RegisterBenchmark(name.c_str(),
                                [make, per](benchmark::State& state) {
                                  const auto [work, base] = make();
@@ -253,7 +254,7 @@ void AgainstTraffic(const std::string& name, MakeCase make) {
         const Case c = make();
         return std::pair(c.work, TrafficOf(c));
       },
-      Per::kByte);
+      RatioOf::kByte);
 }
 
 // The arithmetic alone over the whole, on one core.
@@ -265,11 +266,11 @@ void InCache(const std::string& name, MakeCase make) {
         const Case c = make();
         return std::pair(c.in_cache, c.work);
       },
-      Per::kParameter, 1);
+      RatioOf::kParameter, 1);
 }
 
 template <typename MakeCase, typename MakeBase>
-void Against(const std::string& name, MakeCase make, MakeBase base, Per per) {
+void Against(const std::string& name, MakeCase make, MakeBase base, RatioOf per) {
   Register(
       name,
       [=] {
@@ -306,25 +307,25 @@ void RegisterAgainstTraffic() {
 void RegisterAgainstOtherForms() {
   Against(
       "SplitOutOfPlace/vs_in_place", [] { return Split<BFloat16>(false); },
-      [] { return Split<BFloat16>(true); }, Per::kByte);
+      [] { return Split<BFloat16>(true); }, RatioOf::kByte);
   Against(
       "MasterOutOfPlace/vs_in_place", [] { return Master(false); }, [] { return Master(true); },
-      Per::kByte);
+      RatioOf::kByte);
   Against(
       "SplitInPlace<bf16>/vs_MasterInPlace", [] { return Split<BFloat16>(true); },
-      [] { return Master(true); }, Per::kByte);
+      [] { return Master(true); }, RatioOf::kByte);
   Against(
       "SplitOutOfPlace<bf16>/vs_MasterOutOfPlace", [] { return Split<BFloat16>(false); },
-      [] { return Master(false); }, Per::kByte);
+      [] { return Master(false); }, RatioOf::kByte);
   Against(
       "MasterInPlace/vs_unfused", [] { return Master(true); }, [] { return Unfused(); },
-      Per::kParameter);
+      RatioOf::kParameter);
   Against(
       "HalfMomentsInPlace/vs_fp32_moments", [] { return HalfMoments(true); },
-      [] { return Split<BFloat16>(true); }, Per::kParameter);
+      [] { return Split<BFloat16>(true); }, RatioOf::kParameter);
   Against(
       "HalfMomentsOutOfPlace/vs_fp32_moments", [] { return HalfMoments(false); },
-      [] { return Split<BFloat16>(false); }, Per::kParameter);
+      [] { return Split<BFloat16>(false); }, RatioOf::kParameter);
 }
 
 void RegisterInCache() {
@@ -348,10 +349,10 @@ void RegisterOnAvx2() {
     const std::string form = in_place ? "InPlace" : "OutOfPlace";
     Against(
         "SplitOnAvx2" + form + "/vs_best", avx2(Split<BFloat16>, in_place),
-        [=] { return Split<BFloat16>(in_place); }, Per::kByte);
+        [=] { return Split<BFloat16>(in_place); }, RatioOf::kByte);
     Against(
         "MasterOnAvx2" + form + "/vs_best", avx2(Master, in_place),
-        [=] { return Master(in_place); }, Per::kByte);
+        [=] { return Master(in_place); }, RatioOf::kByte);
   }
 }
 
@@ -363,7 +364,7 @@ void RegisterStream() {
           const Work work = TrafficOf(Stream(reads));
           return std::pair(work, work);
         },
-        Per::kByte);
+        RatioOf::kByte);
   }
 }
 

@@ -93,9 +93,9 @@ PipelineTimeline Predict(const Kind& kind, LinkSeconds made_for, LinkSeconds tra
 }
 
 // A stage that sleeps for its work, as if another machine's processor did it.
-class StandingStage : public PipelineStage {
+class SleepingStage : public PipelineStage {
  public:
-  explicit StandingStage(const Kind& kind) : part_(kForward / kind.parts), halves_(kind.halves) {}
+  explicit SleepingStage(const Kind& kind) : part_(kForward / kind.parts), halves_(kind.halves) {}
   absl::Status Forward(int, int, std::span<const float>, std::span<float>) override {
     return Stand(part_);
   }
@@ -149,7 +149,7 @@ class Turns {
     }
     for (int round = -1; round < kRounds; ++round) {  // the first round touches pages
       for (size_t turn = 0; turn < kinds_.size(); ++turn) {
-        StandingStage stage(kinds_[turn]);
+        SleepingStage stage(kinds_[turn]);
         together_.arrive_and_wait();
         const auto began = std::chrono::steady_clock::now();
         Must(executors[turn]->Run(stage));

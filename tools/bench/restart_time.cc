@@ -55,7 +55,7 @@ absl::Status Serve(const std::string& socket, const std::string& gib) {
   GEMINID_ASSIGN_OR_RETURN(const config::Settings settings, config::ResolveSettings(sources));
   os::ConfigureLog(settings.log_level, settings.log_format);
   service::DaemonOptions options;
-  options.arena_backing = memory::Backing::kSparse;
+  options.arena_backing = memory::PageBacking::kSparse;
   options.open_store = [&]() -> absl::StatusOr<std::unique_ptr<holder::DescriptorStore>> {
     holder::HolderOptions holder;
     GEMINID_ASSIGN_OR_RETURN(holder.binary, holder::FindHolder());

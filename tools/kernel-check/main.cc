@@ -156,8 +156,8 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
 }
 
 // The checks that the flags choose.
-struct Chosen {
-  explicit Chosen(const Flags& flags) {
+struct ChosenChecks {
+  explicit ChosenChecks(const Flags& flags) {
     // The norms are one check of three parts.
     norms = std::any_of(kNorms.begin(), kNorms.end(),
                         [&](const char* name) { return flags.Wants(name); });
@@ -185,7 +185,7 @@ struct Chosen {
   std::vector<TimedAttention> attentions;
 };
 
-int List(const Chosen& chosen) {
+int List(const ChosenChecks& chosen) {
   if (chosen.norms) {
     for (const char* name : kNorms) std::printf("%s\n", name);
   }
@@ -196,7 +196,7 @@ int List(const Chosen& chosen) {
   return base::kExitOk;
 }
 
-Products TimeProducts(const Flags& flags, const Chosen& chosen) {
+Products TimeProducts(const Flags& flags, const ChosenChecks& chosen) {
   Products products;
   if (chosen.products.empty() || !flags.TimesProducts()) return products;
   const std::unique_ptr<ProductTimer> timer = ProductTimer::Create(&products.library);
@@ -215,7 +215,7 @@ Products TimeProducts(const Flags& flags, const Chosen& chosen) {
   return products;
 }
 
-AttentionTimings TimeChosenAttention(const Flags& flags, const Chosen& chosen) {
+AttentionTimings TimeChosenAttention(const Flags& flags, const ChosenChecks& chosen) {
   if (chosen.attentions.empty() || !flags.TimesProducts()) return {};
   AttentionTimings attention = TimeAttention(chosen.attentions);
   if (flags.json) return attention;
@@ -227,7 +227,7 @@ AttentionTimings TimeChosenAttention(const Flags& flags, const Chosen& chosen) {
   return attention;
 }
 
-int Run(const Flags& flags, const Chosen& chosen) {
+int Run(const Flags& flags, const ChosenChecks& chosen) {
   CudaDeviceInfo info;
   std::string reason;
   if (!FindCudaDevice(&info, &reason)) {
@@ -284,7 +284,7 @@ int RunOrList(const Flags& flags, char** argv) {
     std::fprintf(stderr, "geminid-kernel-check: %s\n", std::string(isa.message()).c_str());
     return base::kExitUsage;
   }
-  const Chosen chosen(flags);
+  const ChosenChecks chosen(flags);
   if (chosen.empty()) {
     std::fprintf(stderr, "geminid-kernel-check: no check has '%s' in its name; --list names all\n",
                  flags.only.c_str());

@@ -264,13 +264,13 @@ void CheckRmsNormBackward(Trial& trial, const Matrix& m) {
 
 // --- rotary ------------------------------------------------------------------------------------
 
-struct Turn {
+struct RotaryTrial {
   kernels::RotaryShape shape;
   bool backward;
 };
 
 template <typename T>
-void CheckRotary(Trial& trial, const Turn& turn) {
+void CheckRotary(Trial& trial, const RotaryTrial& turn) {
   const kernels::RotaryShape& shape = turn.shape;
   const size_t half = shape.head_dim / 2;
   const size_t positions = shape.first_position + shape.sequence;
@@ -295,9 +295,9 @@ template <typename T>
 KernelCase RotaryCase(const char* name) {
   KernelCase one;
   one.name = name;
-  for (const Turn& turn :
-       {Turn{{2, 7, 3, 10, 32, 5, 0}, false}, Turn{{1, 3, 5, 128, 640, 0, 0}, true},
-        Turn{{1, 1, 1, 2, 2, 0, 0}, false}, Turn{{2, 3, 5, 6, 120, 1, 24}, true}}) {
+  for (const RotaryTrial& turn :
+       {RotaryTrial{{2, 7, 3, 10, 32, 5, 0}, false}, RotaryTrial{{1, 3, 5, 128, 640, 0, 0}, true},
+        RotaryTrial{{1, 1, 1, 2, 2, 0, 0}, false}, RotaryTrial{{2, 3, 5, 6, 120, 1, 24}, true}}) {
     one.compared.emplace_back([turn](Trial& trial) { CheckRotary<T>(trial, turn); });
   }
   one.timed = [](Trial& trial) { CheckRotary<T>(trial, {{8, 1024, 32, 128, 4096, 0, 0}, false}); };

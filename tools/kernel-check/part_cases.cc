@@ -59,14 +59,15 @@ KernelCase OverRows(const char* name, RowsCheck check) {
 }
 
 // Numbers of each row: means around 0, or reciprocals of deviations, which are positive.
-Twin<float> NumbersOfRows(Trial& trial, const Rows& r, uint64_t seed, bool positive = false) {
+HostDeviceArray<float> NumbersOfRows(Trial& trial, const Rows& r, uint64_t seed,
+                                     bool positive = false) {
   std::vector<float> values = RandomArray<float>(r.rows, seed, 0.5F);
   for (float& value : values) value += positive ? 1.0F : 0.0F;
   return trial.In(std::move(values));
 }
 // Null where the norm is an RMS norm.
-Twin<float> Means(Trial& trial, const Rows& r, uint64_t seed) {
-  return r.shifts ? NumbersOfRows(trial, r, seed) : Twin<float>{};
+HostDeviceArray<float> Means(Trial& trial, const Rows& r, uint64_t seed) {
+  return r.shifts ? NumbersOfRows(trial, r, seed) : HostDeviceArray<float>{};
 }
 
 void CheckSum(Trial& trial, const Rows& r) {
@@ -108,7 +109,8 @@ void CheckForward(Trial& trial, const Rows& r) {
   const auto mean = Means(trial, r, 7);
   const auto rstd = NumbersOfRows(trial, r, 8, /*positive=*/true);
   const auto gamma = trial.In(RandomArray<float>(r.cols, 9), r.shift);
-  const auto beta = r.shifts ? trial.In(RandomArray<float>(r.cols, 10), r.shift) : Twin<float>{};
+  const auto beta =
+      r.shifts ? trial.In(RandomArray<float>(r.cols, 10), r.shift) : HostDeviceArray<float>{};
   trial.Run(
       [&] {
         return kernels::NormPartForward(r.part(), x.host, mean.host, rstd.host, gamma.host,
@@ -122,7 +124,7 @@ void CheckForward(Trial& trial, const Rows& r) {
 
 // What both halves of the backward pass read, on either side.
 struct Backward {
-  Backward(Trial& trial, const Rows& r, const Twin<float>& above) {
+  Backward(Trial& trial, const Rows& r, const HostDeviceArray<float>& above) {
     const auto x = trial.In(RandomArray<float>(r.count(), 11), r.shift);
     const auto gamma = trial.In(RandomArray<float>(r.cols, 12), r.shift);
     const auto mean = Means(trial, r, 13);
@@ -137,7 +139,8 @@ void CheckGradientSums(Trial& trial, const Rows& r) {
   const auto dy = trial.In(RandomArray<float>(r.count(), 15), r.shift);
   const Backward args(trial, r, dy);
   const auto of_products = trial.Out("sum_gx", std::vector<float>(r.rows));
-  const auto of_sums = r.shifts ? trial.Out("sum_g", std::vector<float>(r.rows)) : Twin<float>{};
+  const auto of_sums =
+      r.shifts ? trial.Out("sum_g", std::vector<float>(r.rows)) : HostDeviceArray<float>{};
   trial.Run(
       [&] {
         return kernels::NormPartGradientSums(r.part(), args.host, of_products.host, of_sums.host);
@@ -156,7 +159,7 @@ void CheckBackward(Trial& trial, const Rows& r) {
   const auto dgamma = trial.Out("dgamma", std::vector<float>(r.cols), r.shift, kSumTolerance);
   const auto dbeta = r.shifts
                          ? trial.Out("dbeta", std::vector<float>(r.cols), r.shift, kSumTolerance)
-                         : Twin<float>{};
+                         : HostDeviceArray<float>{};
   const size_t bytes = kernels::NormPartCudaWorkspaceBytes(r.part());
   void* const workspace = trial.Workspace(bytes);
   const size_t host_bytes = kernels::NormPartWorkspaceBytes(r.part());
@@ -198,7 +201,7 @@ std::vector<float> Logits(const CrossEntropyPart& part) {
   return RandomArray<float>(part.tokens * part.row_stride, 19, 6.0F);
 }
 // As large as the largest logit, or larger, as another part may have it.
-Twin<float> Largest(Trial& trial, const CrossEntropyPart& part) {
+HostDeviceArray<float> Largest(Trial& trial, const CrossEntropyPart& part) {
   return trial.In(std::vector<float>(part.tokens, 6.5F));
 }
 

@@ -137,10 +137,10 @@ CudaBuffer Upload(const std::vector<T>& values) {
 
 // A product's operands on the device, and the three ways to compute it.
 template <typename In, typename Out>
-class Trio {
+class ProductComparison {
  public:
-  Trio(const MatmulShape& shape, kernels::MatmulLibrary* library, const gpu::CublasLtApi& api,
-       gpu::LtHandle handle)
+  ProductComparison(const MatmulShape& shape, kernels::MatmulLibrary* library,
+                    const gpu::CublasLtApi& api, gpu::LtHandle handle)
       : shape_(shape), library_(*library), bare_(api, handle) {}
 
   // Empty, or why the product cannot be computed.
@@ -218,7 +218,7 @@ ProductTimer::~ProductTimer() {
 
 template <typename In, typename Out>
 void ProductTimer::TimeAs(bool judged, ProductTiming* timing) {
-  Trio<In, Out> trio(timing->product.shape, library_.get(), api_, handle_);
+  ProductComparison<In, Out> trio(timing->product.shape, library_.get(), api_, handle_);
   const Call by_library = [&] { return trio.QueueByLibrary(); };
   const Call bare = [&] { return trio.QueueBare(); };
   const Call own = [&] { return trio.QueueOwn(); };

@@ -41,7 +41,7 @@ std::vector<T> RandomArray(size_t count, uint64_t seed, float scale = 1.0F) {
 
 // The same array on each side.
 template <typename T>
-struct Twin {
+struct HostDeviceArray {
   T* host = nullptr;
   T* device = nullptr;
 };
@@ -58,13 +58,13 @@ class Trial {
   // tolerance above 0, to within that share of the largest expected magnitude. `shift` elements lie
   // before it on the device, so that it is not aligned to a word.
   template <typename T>
-  Twin<T> In(std::vector<T> values, size_t shift = 0) {
+  HostDeviceArray<T> In(std::vector<T> values, size_t shift = 0) {
     return Add<T>("", std::move(values), shift, 0, 1, &ToDouble<T>);
   }
   // `traffic` is 1 for arrays that are only written, 2 for those that are read, too.
   template <typename T>
-  Twin<T> Out(const char* name, std::vector<T> values, size_t shift = 0, double tolerance = 0,
-              int traffic = 1) {
+  HostDeviceArray<T> Out(const char* name, std::vector<T> values, size_t shift = 0,
+                         double tolerance = 0, int traffic = 1) {
     return Add<T>(name, std::move(values), shift, tolerance, traffic, &ToDouble<T>);
   }
   // Device memory without a twin on the host.
@@ -110,8 +110,8 @@ class Trial {
   }
 
   template <typename T>
-  Twin<T> Add(const char* name, std::vector<T> values, size_t shift, double tolerance, int traffic,
-              double (*to_double)(const std::byte*)) {
+  HostDeviceArray<T> Add(const char* name, std::vector<T> values, size_t shift, double tolerance,
+                         int traffic, double (*to_double)(const std::byte*)) {
     auto array = std::make_unique<Array>();
     array->name = name;
     array->host.resize(values.size() * sizeof(T));
@@ -122,7 +122,7 @@ class Trial {
     array->to_double = to_double;
     traffic_bytes_ += static_cast<double>(array->host.size()) * traffic;
     std::byte* const device = Upload(array.get());
-    Twin<T> twin;
+    HostDeviceArray<T> twin;
     twin.host = reinterpret_cast<T*>(array->host.data());
     twin.device = reinterpret_cast<T*>(device);
     arrays_.push_back(std::move(array));

@@ -66,7 +66,7 @@ absl::Status Daemon::Reopen(SessionId session, const core::SessionSpec& spec, Re
 }
 
 void Daemon::Send(SessionId session, const shm::Request& request) {
-  const Arrived arrived{session, IncarnationOf(session), request};
+  const QueuedRequest arrived{session, IncarnationOf(session), request};
   events_->After(FromSeconds(request_seconds_), [this, arrived] {
     if (running_) {
       Handle(arrived);
@@ -80,7 +80,7 @@ void Daemon::Start() {
   running_ = true;
   tick_at_.reset();
   ScheduleTick();
-  for (const Arrived& arrived : std::exchange(waiting_, {})) Handle(arrived);
+  for (const QueuedRequest& arrived : std::exchange(waiting_, {})) Handle(arrived);
 }
 
 void Daemon::WriteCompletion(SessionId session, uint16_t index, uint64_t ticket) {
@@ -107,7 +107,7 @@ uint64_t Daemon::ReadCompletion(SessionId session, uint16_t index) {
   return clients_[session].completions[index];
 }
 
-void Daemon::Handle(const Arrived& arrived) {
+void Daemon::Handle(const QueuedRequest& arrived) {
   if (arrived.incarnation != IncarnationOf(arrived.session)) return;
   std::vector<core::Outgoing> out;
   engine_->HandleRequest(arrived.session, arrived.request, events_->now(), &out);

@@ -67,7 +67,7 @@ class Daemon final : private core::Tables {
     std::map<core::ChunkId, uint64_t> leases;
     std::array<uint64_t, shm::kCompletionWords> completions{};
   };
-  struct Arrived {
+  struct QueuedRequest {
     core::SessionId session{};
     uint64_t incarnation = 0;
     shm::Request request{};
@@ -78,7 +78,7 @@ class Daemon final : private core::Tables {
   uint64_t ReadLease(core::SessionId session, core::ChunkId chunk) override;
   uint64_t ReadCompletion(core::SessionId session, uint16_t index) override;
   void PublishYield(core::SessionId, bool) override {}  // no simulated job asks for admission
-  void Handle(const Arrived& arrived);
+  void Handle(const QueuedRequest& arrived);
   void Deliver(const std::vector<core::Outgoing>& out);
   void GiveBack(const core::Releases& releases);
   void ScheduleTick();
@@ -90,7 +90,7 @@ class Daemon final : private core::Tables {
   std::unique_ptr<core::Engine> engine_;
   std::map<core::SessionId, Client> clients_;
   bool running_ = true;
-  std::vector<Arrived> waiting_;  // while stopped
+  std::vector<QueuedRequest> waiting_;  // while stopped
   std::optional<core::Time> tick_at_;
 };
 

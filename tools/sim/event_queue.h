@@ -39,7 +39,7 @@ class EventQueue {
     uint64_t order = 0;
     Action action;
   };
-  struct Later {
+  struct IsLater {
     bool operator()(const Event& a, const Event& b) const {
       return a.when != b.when ? a.when > b.when : a.order > b.order;
     }
@@ -48,7 +48,7 @@ class EventQueue {
   core::Time now_;
   uint64_t added_ = 0;
   uint64_t carried_out_ = 0;
-  std::priority_queue<Event, std::vector<Event>, Later> events_;
+  std::priority_queue<Event, std::vector<Event>, IsLater> events_;
 };
 
 }  // namespace geminid::sim

@@ -27,14 +27,14 @@ void Mover::Own(ChunkIndex chunk, Owner from, Owner to) {
 // --- asking --------------------------------------------------------------------------------------
 
 void Mover::Gather(const ScheduledLoad& load) {
-  chunks_[load.chunk].where = Where::kQueued;
+  chunks_[load.chunk].where = ChunkLocation::kQueued;
   queue_.push_back({.is_gather = true, .load = load});
   ++in_motion_;
   Pump();
 }
 
 void Mover::Reduce(ChunkIndex chunk) {
-  chunks_[chunk].where = Where::kReducing;
+  chunks_[chunk].where = ChunkLocation::kReducing;
   chunks_[chunk].leaving = true;
   Own(chunk, Owner::kWeights, Owner::kLeaving);
   queue_.push_back({.is_gather = false, .load = {.chunk = chunk}});
@@ -49,7 +49,7 @@ void Mover::Drop(ChunkIndex chunk) {
 
 void Mover::CopyBack(ChunkIndex chunk) {
   ++in_motion_;
-  chunks_[chunk].where = Where::kReducing;
+  chunks_[chunk].where = ChunkLocation::kReducing;
   chunks_[chunk].leaving = true;
   Own(chunk, Owner::kWeights, Owner::kLeaving);
   CopyHome(chunk, context_.chunks->weights[chunk], Traced(chunk).transfer_bytes);
@@ -58,19 +58,19 @@ void Mover::CopyBack(ChunkIndex chunk) {
 bool Mover::IsBelow(uint64_t limit_bytes) const {
   if (context_.counts_bytes_only) {
     uint64_t held = 0;
-    for (const Motion& chunk : chunks_) held += chunk.holds_extent ? chunk.bytes : 0;
+    for (const ChunkStatus& chunk : chunks_) held += chunk.holds_extent ? chunk.bytes : 0;
     return held <= limit_bytes;
   }
-  return std::none_of(chunks_.begin(), chunks_.end(), [limit_bytes](const Motion& chunk) {
+  return std::none_of(chunks_.begin(), chunks_.end(), [limit_bytes](const ChunkStatus& chunk) {
     return chunk.leaving && chunk.offset + chunk.bytes > limit_bytes;
   });
 }
 
 WaitCause Mover::CauseOfWait(ChunkIndex chunk) const {
   switch (chunks_[chunk].where) {
-    case Where::kQueued:
+    case ChunkLocation::kQueued:
       return context_.weights_current(chunk) ? WaitCause::kSpace : WaitCause::kUpdate;
-    case Where::kCopying:
+    case ChunkLocation::kCopying:
       return WaitCause::kCopy;
     default:
       return WaitCause::kGather;
@@ -80,15 +80,15 @@ WaitCause Mover::CauseOfWait(ChunkIndex chunk) const {
 // --- gathers -------------------------------------------------------------------------------------
 
 bool Mover::CanStart(const Task& task) const {
-  const Motion& mine = chunks_[task.load.chunk];
+  const ChunkStatus& mine = chunks_[task.load.chunk];
   if (mine.holds_extent || !context_.weights_current(task.load.chunk)) return false;
   if (context_.counts_bytes_only) {
     uint64_t held = mine.bytes;
-    for (const Motion& chunk : chunks_) held += chunk.holds_extent ? chunk.bytes : 0;
+    for (const ChunkStatus& chunk : chunks_) held += chunk.holds_extent ? chunk.bytes : 0;
     return held <= limit_bytes_;
   }
   const uint64_t begin = task.load.device_offset;
-  return std::none_of(chunks_.begin(), chunks_.end(), [&](const Motion& other) {
+  return std::none_of(chunks_.begin(), chunks_.end(), [&](const ChunkStatus& other) {
     return other.holds_extent && other.offset < begin + mine.bytes &&
            begin < other.offset + other.bytes;
   });
@@ -106,8 +106,8 @@ void Mover::StartGathers() {
     if (!task.is_gather || task.started) continue;
     if (!CanStart(task)) return;
     task.started = true;
-    Motion& chunk = chunks_[task.load.chunk];
-    chunk.where = Where::kCopying;
+    ChunkStatus& chunk = chunks_[task.load.chunk];
+    chunk.where = ChunkLocation::kCopying;
     chunk.holds_extent = true;
     chunk.offset = task.load.device_offset;
     process().observer().ChangeMemory(process().rank(), Owner::kLoading,
@@ -146,7 +146,7 @@ void Mover::StartCopies(const ScheduledLoad& load) {
 
 void Mover::CopyDone(ChunkIndex chunk) {
   if (--chunks_[chunk].copies_pending > 0) return;
-  chunks_[chunk].where = Where::kCopied;
+  chunks_[chunk].where = ChunkLocation::kCopied;
   Pump();
 }
 
@@ -156,7 +156,7 @@ void Mover::RunQueue() {
   if (thread_busy_ || queue_.empty()) return;
   const Task task = queue_.front();
   const ChunkIndex chunk = task.load.chunk;
-  if (task.is_gather && chunks_[chunk].where != Where::kCopied) return;
+  if (task.is_gather && chunks_[chunk].where != ChunkLocation::kCopied) return;
   thread_busy_ = true;
   queue_.pop_front();
   if (task.is_gather) {
@@ -183,7 +183,7 @@ void Mover::Collective(ChunkIndex chunk, const char* name, std::function<void()>
 void Mover::FinishGather(ChunkIndex chunk) {
   thread_busy_ = false;
   context_.port->Ask(shm::RequestOp::kPublish, context_.chunks->gathered[chunk], 0, [this, chunk] {
-    chunks_[chunk].where = Where::kResident;
+    chunks_[chunk].where = ChunkLocation::kResident;
     Own(chunk, Owner::kLoading, Owner::kWeights);
     --in_motion_;
     Pump();
@@ -229,10 +229,10 @@ void Mover::CopyHome(ChunkIndex chunk, const std::vector<core::ChunkId>& homes, 
 }
 
 void Mover::Release(ChunkIndex chunk) {
-  Motion& motion = chunks_[chunk];
-  const Owner owner = motion.where == Where::kResident ? Owner::kWeights : Owner::kLeaving;
-  if (motion.where != Where::kQueued) motion.where = Where::kAway;
-  motion.leaving = true;
+  ChunkStatus& status = chunks_[chunk];
+  const Owner owner = status.where == ChunkLocation::kResident ? Owner::kWeights : Owner::kLeaving;
+  if (status.where != ChunkLocation::kQueued) status.where = ChunkLocation::kAway;
+  status.leaving = true;
   context_.port->Ask(shm::RequestOp::kDrop, context_.chunks->gathered[chunk], 0,
                      [this, chunk, owner] {
                        chunks_[chunk].holds_extent = false;

@@ -54,10 +54,11 @@ class Mover {
   void SetLimit(uint64_t bytes) { limit_bytes_ = bytes; }
 
   bool IsResident(planner::ChunkIndex chunk) const {
-    return chunks_[chunk].where == Where::kResident;
+    return chunks_[chunk].where == ChunkLocation::kResident;
   }
   bool NeedsGather(planner::ChunkIndex chunk) const {
-    return chunks_[chunk].where == Where::kAway || chunks_[chunk].where == Where::kReducing;
+    return chunks_[chunk].where == ChunkLocation::kAway ||
+           chunks_[chunk].where == ChunkLocation::kReducing;
   }
   bool IsIdle() const { return in_motion_ == 0; }
   // Whether no leaving extent is above the limit; with counts_bytes_only: whether all extents fit.
@@ -65,9 +66,9 @@ class Mover {
   WaitCause CauseOfWait(planner::ChunkIndex chunk) const;
 
  private:
-  enum class Where { kAway, kQueued, kCopying, kCopied, kResident, kReducing };
-  struct Motion {
-    Where where = Where::kAway;
+  enum class ChunkLocation { kAway, kQueued, kCopying, kCopied, kResident, kReducing };
+  struct ChunkStatus {
+    ChunkLocation where = ChunkLocation::kAway;
     bool holds_extent = false;
     bool leaving = false;
     uint64_t offset = 0;
@@ -99,7 +100,7 @@ class Mover {
   void Own(planner::ChunkIndex chunk, Owner from, Owner to);
 
   const MoverContext context_;
-  std::vector<Motion> chunks_;
+  std::vector<ChunkStatus> chunks_;
   std::deque<Task> queue_;
   bool thread_busy_ = false;  // in a collective, or in what follows it
   uint64_t in_motion_ = 0;

@@ -75,34 +75,34 @@ bool Port::Lease(ChunkId chunk) {
 }
 
 void Port::Copy(CopySpec spec, std::function<void()> done) {
-  AskForNextPiece(std::make_shared<Copying>(Copying{std::move(spec), 0, 0, std::move(done)}));
+  AskForNextPiece(std::make_shared<ActiveCopy>(ActiveCopy{std::move(spec), 0, 0, std::move(done)}));
 }
 
-void Port::AskForNextPiece(const std::shared_ptr<Copying>& copying) {
-  const CopySpec& spec = copying->spec;
+void Port::AskForNextPiece(const std::shared_ptr<ActiveCopy>& copy) {
+  const CopySpec& spec = copy->spec;
   shm::Request request = MakeRequest(shm::RequestOp::kTransfer);
   request.priority = spec.priority;
   request.cause = spec.cause;
   request.source = spec.source;
   request.destination = spec.destination;
-  request.source_offset = spec.source_offset + copying->asked_bytes;
-  request.destination_offset = spec.destination_offset + copying->asked_bytes;
-  request.bytes = std::min(spec.bytes - copying->asked_bytes, kMaxPieceBytes);
+  request.source_offset = spec.source_offset + copy->asked_bytes;
+  request.destination_offset = spec.destination_offset + copy->asked_bytes;
+  request.bytes = std::min(spec.bytes - copy->asked_bytes, kMaxPieceBytes);
   if (spec.device_offset.has_value()) {
     request.flags = shm::kAllocateDestination;
     request.device_offset = *spec.device_offset;
   }
-  copying->asked_bytes += request.bytes;
-  ++copying->parts;
-  answers_[request.request_id] = [this, copying](const shm::Response& ticket) {
-    OnTicket(copying, ticket);
+  copy->asked_bytes += request.bytes;
+  ++copy->parts;
+  answers_[request.request_id] = [this, copy](const shm::Response& ticket) {
+    OnTicket(copy, ticket);
   };
   daemon_->Send(session_, request);
 }
 
-void Port::OnTicket(const std::shared_ptr<Copying>& copying, const shm::Response& ticket) {
-  if (copying->asked_bytes < copying->spec.bytes) AskForNextPiece(copying);
-  streams_[static_cast<size_t>(core::Index(ticket.direction))].queue.push_back({copying, ticket});
+void Port::OnTicket(const std::shared_ptr<ActiveCopy>& copy, const shm::Response& ticket) {
+  if (copy->asked_bytes < copy->spec.bytes) AskForNextPiece(copy);
+  streams_[static_cast<size_t>(core::Index(ticket.direction))].queue.push_back({copy, ticket});
   RunStream(ticket.direction);
 }
 
@@ -117,10 +117,10 @@ void Port::RunStream(Direction direction) {
   const Machine& machine = process_->machine();
   const double bytes = static_cast<double>(piece.ticket.bytes);
   const double link = bytes / (up ? machine.up_bytes_per_second : machine.down_bytes_per_second);
-  std::vector<Demand> demands;
+  std::vector<ResourceDemand> demands;
   AddDemands(up ? process_->shared().up : process_->shared().down, bytes / link, &demands);
   AddDemands(process_->shared().host, bytes / link, &demands);
-  process_->Work(up ? Track::kUp : Track::kDown, piece.copying->spec.name, link, std::move(demands),
+  process_->Work(up ? Track::kUp : Track::kDown, piece.copy->spec.name, link, std::move(demands),
                  [this, direction, piece] {
                    streams_[static_cast<size_t>(core::Index(direction))].busy = false;
                    process_->After(process_->machine().link_latency_seconds,
@@ -137,7 +137,7 @@ void Port::OnCopied(const Piece& piece) {
   const bool up = piece.ticket.direction == Direction::kHostToDevice;
   process_->observer().AddBytes(process_->rank(), up ? Track::kUp : Track::kDown,
                                 piece.ticket.bytes);
-  if (--piece.copying->parts == 0) piece.copying->done();
+  if (--piece.copy->parts == 0) piece.copy->done();
 }
 
 }  // namespace geminid::sim

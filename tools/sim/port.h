@@ -51,14 +51,14 @@ class Port {
   void Release(core::ChunkId chunk) { daemon_->WriteLease(session_, chunk, 0); }
 
  private:
-  struct Copying {
+  struct ActiveCopy {
     CopySpec spec;
     uint64_t asked_bytes = 0;
     int parts = 0;  // a piece waiting for its ticket, and pieces being copied
     std::function<void()> done;
   };
   struct Piece {
-    std::shared_ptr<Copying> copying;
+    std::shared_ptr<ActiveCopy> copy;
     shm::Response ticket{};
   };
   struct Stream {
@@ -67,8 +67,8 @@ class Port {
   };
 
   shm::Request MakeRequest(shm::RequestOp op);
-  void AskForNextPiece(const std::shared_ptr<Copying>& copying);
-  void OnTicket(const std::shared_ptr<Copying>& copying, const shm::Response& ticket);
+  void AskForNextPiece(const std::shared_ptr<ActiveCopy>& copy);
+  void OnTicket(const std::shared_ptr<ActiveCopy>& copy, const shm::Response& ticket);
   void RunStream(core::Direction direction);
   void OnCopied(const Piece& piece);
 

@@ -20,11 +20,11 @@ namespace geminid::sim {
 
 // The shared resources of a node that one rank uses. Those a machine does not have are unlimited.
 struct RankResources {
-  std::vector<Demand> up;  // per byte and second of a copy, by direction
-  std::vector<Demand> down;
-  std::vector<Demand> host;  // per byte read or written in host memory
-  std::vector<Demand> disk_read;
-  std::vector<Demand> disk_write;
+  std::vector<ResourceDemand> up;  // per byte and second of a copy, by direction
+  std::vector<ResourceDemand> down;
+  std::vector<ResourceDemand> host;  // per byte read or written in host memory
+  std::vector<ResourceDemand> disk_read;
+  std::vector<ResourceDemand> disk_write;
 };
 
 // The surroundings of the process. All outlive it.
@@ -61,7 +61,7 @@ class Process {
   }
 
   // Work of `seconds` at full speed, recorded on a track. Calls `done` when it is done.
-  void Work(Track track, std::string name, double seconds, std::vector<Demand> demands,
+  void Work(Track track, std::string name, double seconds, std::vector<ResourceDemand> demands,
             std::function<void()> done) {
     const core::Time begin = context_.events->now();
     const auto flow = std::make_shared<FlowId>();
@@ -91,8 +91,9 @@ class Process {
 };
 
 // `demands` times `rate`, added to `sum`.
-inline void AddDemands(const std::vector<Demand>& demands, double rate, std::vector<Demand>* sum) {
-  for (const Demand& demand : demands) {
+inline void AddDemands(const std::vector<ResourceDemand>& demands, double rate,
+                       std::vector<ResourceDemand>* sum) {
+  for (const ResourceDemand& demand : demands) {
     sum->push_back({demand.resource, demand.units_per_second * rate});
   }
 }

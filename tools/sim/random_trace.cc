@@ -17,9 +17,10 @@ using planner::Trace;
 // Chunks are whole units, so that they are whole slots of an arena too.
 constexpr uint64_t kUnitBytes = 16 * shm::kSlotBytes;
 
-class Draws {
+class RandomDraws {
  public:
-  Draws(TraceKind kind, uint64_t seed) : stream_(base::Mix(seed) + static_cast<uint64_t>(kind)) {}
+  RandomDraws(TraceKind kind, uint64_t seed)
+      : stream_(base::Mix(seed) + static_cast<uint64_t>(kind)) {}
   // Uniform in [low, high].
   uint64_t Whole(uint64_t low, uint64_t high) {
     return low + base::RandomBits(stream_, n_++) % (high - low + 1);
@@ -93,7 +94,7 @@ void SetCapacity(double part, double activations, Trace* trace) {
 }
 
 // Draws links from fast ones, which computation hides, to slow ones, which hide computation.
-void SetLink(Draws* draws, Trace* trace) {
+void SetLink(RandomDraws* draws, Trace* trace) {
   double compute = 0, bytes = 0;
   for (const planner::MomentTrace& moment : trace->moments) compute += moment.compute_seconds;
   for (const planner::Chunk& chunk : trace->chunks) {
@@ -105,7 +106,7 @@ void SetLink(Draws* draws, Trace* trace) {
   trace->link.latency_seconds = 1e-5;
 }
 
-void MakeChain(Draws* draws, bool unequal, Trace* trace) {
+void MakeChain(RandomDraws* draws, bool unequal, Trace* trace) {
   const uint64_t layers = draws->Whole(4, 40);
   std::vector<std::vector<ChunkIndex>> uses(layers);
   const uint64_t size = draws->Whole(1, 8);
@@ -120,7 +121,7 @@ void MakeChain(Draws* draws, bool unequal, Trace* trace) {
   AddPasses(uses, draws->Scale(1e-4, 1e-2), trace);
 }
 
-void MakeAdapters(Draws* draws, Trace* trace) {
+void MakeAdapters(RandomDraws* draws, Trace* trace) {
   const uint64_t layers = draws->Whole(4, 40);
   std::vector<std::vector<ChunkIndex>> uses(layers);
   const uint64_t size = draws->Whole(2, 8);
@@ -134,7 +135,7 @@ void MakeAdapters(Draws* draws, Trace* trace) {
   AddPasses(uses, draws->Scale(1e-4, 1e-2), trace);
 }
 
-void MakeRandom(Draws* draws, Trace* trace) {
+void MakeRandom(RandomDraws* draws, Trace* trace) {
   const uint64_t chunks = draws->Whole(4, 24);
   const uint64_t largest = draws->Chance(50) ? 1 : draws->Whole(2, 8);
   for (uint64_t c = 0; c < chunks; ++c) {
@@ -178,7 +179,7 @@ const char* Name(TraceKind kind) {
 }
 
 Trace RandomTrace(TraceKind kind, uint64_t seed) {
-  Draws draws(kind, seed);
+  RandomDraws draws(kind, seed);
   Trace trace;
   if (kind == TraceKind::kRandom) {
     MakeRandom(&draws, &trace);

@@ -19,7 +19,8 @@ ResourceId Resources::Add(double units_per_second) {
   return static_cast<ResourceId>(units_per_second_.size() - 1);
 }
 
-FlowId Resources::Start(double seconds, std::vector<Demand> demands, std::function<void()> done) {
+FlowId Resources::Start(double seconds, std::vector<ResourceDemand> demands,
+                        std::function<void()> done) {
   const FlowId id{next_flow_++};
   Advance();
   flows_[id] = {.seconds_left = std::max(0.0, seconds),
@@ -48,7 +49,7 @@ void Resources::SetSpeeds() {
   std::vector<double> asked(units_per_second_.size(), 0);
   for (auto& [id, flow] : flows_) {
     flow.speed = 1;
-    for (const Demand& demand : flow.demands) {
+    for (const ResourceDemand& demand : flow.demands) {
       asked[static_cast<size_t>(demand.resource)] += demand.units_per_second;
     }
   }
@@ -61,7 +62,7 @@ void Resources::SetSpeeds() {
 double Resources::Level(size_t resource, double left, const std::vector<Flow*>& waiting) const {
   std::vector<double> wanted;
   for (const Flow* flow : waiting) {
-    for (const Demand& demand : flow->demands) {
+    for (const ResourceDemand& demand : flow->demands) {
       if (static_cast<size_t>(demand.resource) == resource) {
         wanted.push_back(demand.units_per_second);
       }
@@ -88,7 +89,7 @@ void Resources::Share() {
     size_t chosen = 0;
     for (size_t i = 0; i < waiting.size(); ++i) {
       double speed = 1;
-      for (const Demand& demand : waiting[i]->demands) {
+      for (const ResourceDemand& demand : waiting[i]->demands) {
         const double level = levels[static_cast<size_t>(demand.resource)];
         if (demand.units_per_second > level) {
           speed = std::min(speed, level / demand.units_per_second);
@@ -101,7 +102,7 @@ void Resources::Share() {
     }
     Flow* flow = waiting[chosen];
     flow->speed = slowest;
-    for (const Demand& demand : flow->demands) {
+    for (const ResourceDemand& demand : flow->demands) {
       double& rest = left[static_cast<size_t>(demand.resource)];
       rest = std::max(0.0, rest - slowest * demand.units_per_second);
     }

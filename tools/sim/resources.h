@@ -16,7 +16,7 @@ enum class ResourceId : uint32_t {};
 enum class FlowId : uint64_t {};
 
 // The units of a resource that a flow takes per second at full speed.
-struct Demand {
+struct ResourceDemand {
   ResourceId resource{};
   double units_per_second = 0;
 };
@@ -40,7 +40,7 @@ class Resources {
 
   // `done` is called when the work is done; soon for flows without work. At most one demand per
   // resource.
-  FlowId Start(double seconds, std::vector<Demand> demands, std::function<void()> done);
+  FlowId Start(double seconds, std::vector<ResourceDemand> demands, std::function<void()> done);
   // Ends the flow, if it still runs, without calling `done`.
   void Cancel(FlowId flow);
 
@@ -48,7 +48,7 @@ class Resources {
   struct Flow {
     double seconds_left = 0;  // at full speed
     double speed = 0;
-    std::vector<Demand> demands;
+    std::vector<ResourceDemand> demands;
     std::function<void()> done;
   };
 

@@ -20,7 +20,7 @@ constexpr uint64_t kUnlimitedBytes = uint64_t{1} << 60;
 struct Node {
   std::unique_ptr<Resources> resources;
   std::unique_ptr<Daemon> daemon;
-  std::vector<Demand> host, disk_read, disk_write;
+  std::vector<ResourceDemand> host, disk_read, disk_write;
 };
 
 struct Rank {
@@ -84,7 +84,7 @@ class Job {
 absl::Status Job::MakeNode() {
   Node& node = nodes_.emplace_back();
   node.resources = std::make_unique<Resources>(&events_);
-  const auto add = [&](double units_per_second, std::vector<Demand>* demands) {
+  const auto add = [&](double units_per_second, std::vector<ResourceDemand>* demands) {
     if (units_per_second == 0) return;
     demands->push_back({node.resources->Add(units_per_second), 1});
   };
@@ -130,7 +130,7 @@ absl::Status Job::MakeRank(int number) {
   rank.shared.up.push_back({node.resources->Add(machine_.up_bytes_per_second), 1});
   rank.shared.down.push_back({node.resources->Add(machine_.down_bytes_per_second), 1});
   if (machine_.both_bytes_per_second > 0) {
-    const Demand both{node.resources->Add(machine_.both_bytes_per_second), 1};
+    const ResourceDemand both{node.resources->Add(machine_.both_bytes_per_second), 1};
     rank.shared.up.push_back(both);
     rank.shared.down.push_back(both);
   }

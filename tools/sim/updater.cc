@@ -64,7 +64,7 @@ void Updater::Stage(bool in, size_t position, std::function<void()> done) {
   const double speed =
       streamed ? (in ? machine.up_bytes_per_second : machine.down_bytes_per_second)
                : (in ? machine.disk_read_bytes_per_second : machine.disk_write_bytes_per_second);
-  std::vector<Demand> demands;
+  std::vector<ResourceDemand> demands;
   if (streamed) {
     AddDemands(in ? shared.up : shared.down, speed, &demands);
     AddDemands(shared.host, speed, &demands);
@@ -103,7 +103,7 @@ void Updater::RunNext() {
       (speed > 0 ? static_cast<double>(update.parameters) / speed : 0) *
       NoiseFactor(process_->seed(), NoiseSource::kUpdate, static_cast<uint64_t>(process_->rank()),
                   n, machine.update_noise);
-  std::vector<Demand> demands;
+  std::vector<ResourceDemand> demands;
   if (!on_device) {
     AddDemands(process_->shared().host, speed * machine.update_host_bytes_per_parameter, &demands);
   }

@@ -91,28 +91,28 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
   return made;
 }
 
-absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState::Fill& fill,
-                                                          const TakeOver& take_over,
-                                                          const GoesOn& goes_on) {
-  Beginning beginning;
+absl::StatusOr<Checkpoints::StartPoint> Checkpoints::Begin(const zero::ModelState::Fill& fill,
+                                                           const TakeOver& take_over,
+                                                           const CanContinue& can_continue) {
+  StartPoint start_point;
   if (const std::optional<zero::Resumed> left = state_->resumed(); left.has_value()) {
-    if (!goes_on(left->step, {left->data_position, left->random_state})) {
+    if (!can_continue(left->step, {left->data_position, left->random_state})) {
       return absl::InternalError("the state that the ranks left in memory belongs to another run");
     }
     began_in_memory_ = true;
-    return Beginning{left->step, "memory"};
+    return StartPoint{left->step, "memory"};
   }
   GEMINID_ASSIGN_OR_RETURN(const std::optional<RunPosition> left, take_over());
   if (left.has_value()) {
-    if (!goes_on(left->progress.step, left->run)) {
+    if (!can_continue(left->progress.step, left->run)) {
       return absl::InternalError("the state that was handed over belongs to another run");
     }
     began_in_memory_ = true;
     health_ = left->health;
-    return Beginning{left->progress.step, "memory"};
+    return StartPoint{left->progress.step, "memory"};
   }
   if (options_.resumed.has_value()) {
-    absl::StatusOr<Beginning> resumed = Resume(goes_on);
+    absl::StatusOr<StartPoint> resumed = Resume(can_continue);
     if (!resumed.ok()) return WithPath("--save", options_.save, resumed.status());
     return resumed;
   }
@@ -127,11 +127,11 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState
     if (!remark.empty() && communicator_->Rank() == 0) {
       warn_(absl::StrCat("geminid-train: ", remark));
     }
-    beginning.from = options_.load;
+    start_point.from = options_.load;
   } else {
     GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
   }
-  return beginning;
+  return start_point;
 }
 
 // The other terms were compared when the flags were read; only data and mesh could not be.
@@ -142,7 +142,7 @@ absl::Status Checkpoints::CheckLateTerms(std::vector<std::string>* taken) const 
   return CheckTerms(options_.resumed->checkpoint, options_.resumed->run.terms, late, taken);
 }
 
-absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(const GoesOn& goes_on) {
+absl::StatusOr<Checkpoints::StartPoint> Checkpoints::Resume(const CanContinue& can_continue) {
   const ResumedRun& resumed = *options_.resumed;
   std::vector<std::string> taken = resumed.taken;
   GEMINID_RETURN_IF_ERROR(CheckLateTerms(&taken));
@@ -151,7 +151,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(const GoesOn& goes_on
       checkpoint::Load(resumed.checkpoint, state_, communicator_, parameters_);
   if (!found.ok()) return WithOlderOne(resumed.checkpoint, found.status());
   checkpoint::Loaded& loaded = *found;
-  if (!goes_on(loaded.progress.step, loaded.run)) {
+  if (!can_continue(loaded.progress.step, loaded.run)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", loaded.folder,
         "' was saved with another --seed, --batch or --accumulate, so its place in the text is "
@@ -163,8 +163,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(const GoesOn& goes_on
     loaded.progress.loss_scaler = fresh.loss_scaler;
     GEMINID_RETURN_IF_ERROR(state_->Restore(loaded.progress));
   }
-  return Beginning{loaded.progress.step, loaded.folder,
-                   NotesOfResuming(std::move(taken))};
+  return StartPoint{loaded.progress.step, loaded.folder, NotesOfResuming(std::move(taken))};
 }
 
 std::string Checkpoints::NotesOfResuming(std::vector<std::string> notes) const {

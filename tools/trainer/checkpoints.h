@@ -35,20 +35,21 @@ class Checkpoints {
       const TrainOptions& options, zero::ModelState* state, collectives::Communicator* communicator,
       std::vector<zero::Parameter> parameters, RunTerms terms, bool is_restart, Warn warn);
 
-  struct Beginning {
+  struct StartPoint {
     uint64_t step = 0;    // steps that are done
     std::string from;     // the folder or state that was loaded; empty: none
     std::string notes{};  // a line for the user about what was loaded; empty: none
   };
   // Sets all values from the first of these: the engine's own state, if it has resumed; the state
   // that other ranks left, by `take_over`; with --resume the newest checkpoint, if there is one;
-  // --load; `fill`. `goes_on` gets what was saved or left after a number of steps, and says whether
-  // this run can continue from it. Begin refuses progress that was made with another --seed or
+  // --load; `fill`. `can_continue` gets what was saved or left after a number of steps, and says
+  // whether this run can continue from it. Begin refuses progress that was made with another --seed
+  // or
   // --batch.
   using TakeOver = std::function<absl::StatusOr<std::optional<RunPosition>>()>;
-  using GoesOn = std::function<bool(uint64_t step, const checkpoint::RunState& saved)>;
-  absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill, const TakeOver& take_over,
-                                  const GoesOn& goes_on);
+  using CanContinue = std::function<bool(uint64_t step, const checkpoint::RunState& saved)>;
+  absl::StatusOr<StartPoint> Begin(const zero::ModelState::Fill& fill, const TakeOver& take_over,
+                                   const CanContinue& can_continue);
 
   // Call this after each step. Saves if --save-every asks for it or the step is the last, unless
   // the step is already saved. If this save or an earlier one has failed, the first rank warns; if
@@ -81,7 +82,7 @@ class Checkpoints {
   void WarnOfFailure(uint64_t done, const absl::Status& failure) const;
   // Adds to `taken` the differences to the checkpoint that the run accepts.
   absl::Status CheckLateTerms(std::vector<std::string>* taken) const;
-  absl::StatusOr<Beginning> Resume(const GoesOn& goes_on);
+  absl::StatusOr<StartPoint> Resume(const CanContinue& can_continue);
   std::string NotesOfResuming(std::vector<std::string> notes) const;
 
   const TrainOptions& options_;

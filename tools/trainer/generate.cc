@@ -88,7 +88,7 @@ class Generator {
         session_, ConnectDaemon(options_.run, context_,
                                 UnlimitedDeviceBytes(options_.run, context_.info.world_size,
                                                      kernels::ThreadsOf(threads_.get())),
-                                BetweenSteps{}));
+                                YieldOptions{}));
     GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_, Tokens::kAlone));
     model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type,
                              TilingOf(options_.run), threads_.get(), place_->math());
@@ -147,26 +147,25 @@ class Generator {
     if (!options_.kv_cache) {
       GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
       const uint64_t needed =
-          RememberedBytes(model, type, tokens) +
+          KeyValueCacheBytes(model, type, tokens) +
           WorkspaceBytesBound(model, type, {.sequences = 1, .sequence_length = tokens},
-                              TilingOf(options_.run),
-                              kernels::ThreadsOf(threads_.get())) +
+                              TilingOf(options_.run), kernels::ThreadsOf(threads_.get())) +
           statistics.device_state_bytes +
           WorkingSetBytes(model_->parameters(), type, statistics.chunk_elements);
       remembers = needed <= statistics.arena_bytes;
     }
     if (!remembers) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(remembered_, model_->Remember(*source_, tokens));
+    GEMINID_ASSIGN_OR_RETURN(cache_, model_->MakeKeyValueCache(*source_, tokens));
     return absl::OkStatus();
   }
 
   // The logits after the last tokens, as many as the model's context holds.
   absl::StatusOr<std::vector<float>> NextLogits() {
     const size_t context = options_.run.model.context;
-    if (tokens_.size() > context) remembered_.reset();  // every token now has another position
-    if (remembered_ != nullptr) {
-      const std::span<const int32_t> more = std::span(tokens_).subspan(remembered_->count());
-      return model_->NextLogits(*source_, more, more.size() - 1, remembered_.get());
+    if (tokens_.size() > context) cache_.reset();  // every token now has another position
+    if (cache_ != nullptr) {
+      const std::span<const int32_t> more = std::span(tokens_).subspan(cache_->count());
+      return model_->NextLogits(*source_, more, more.size() - 1, cache_.get());
     }
     const size_t count = std::min(tokens_.size(), context);
     std::vector<int32_t> window(tokens_.end() - static_cast<ptrdiff_t>(count), tokens_.end());
@@ -198,7 +197,7 @@ class Generator {
   std::unique_ptr<Session> session_;
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
-  std::unique_ptr<RememberedTokens> remembered_;  // null: no cache, every token is computed again
+  std::unique_ptr<KeyValueCache> cache_;  // null: no cache, every token is computed again
   PhaseTeller teller_;
 };
 

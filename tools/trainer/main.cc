@@ -159,7 +159,7 @@ std::function<void()> DoneSayer() {
 constexpr size_t kOwnThreads = 24;
 
 // The objects that this rank needs while it runs.
-struct Surroundings {
+struct RankDependencies {
   std::unique_ptr<StopSignals> signals;
   std::unique_ptr<DriverWatch> watch;
   DaemonChoice daemon;
@@ -188,7 +188,7 @@ absl::StatusOr<DaemonChoice> FindDaemon(const TrainOptions& options,
 }
 
 absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& info,
-                      Surroundings* around) {
+                      RankDependencies* around) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
   const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
   GEMINID_ASSIGN_OR_RETURN(const Restarts restarts, RestartsFrom(environment));
@@ -229,7 +229,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
 }
 
 // For a run that a signal ended while its job waited for memory, the signal's exit code.
-absl::StatusOr<int> EndBeforeTheStart(const Surroundings& around, const absl::Status& status) {
+absl::StatusOr<int> EndBeforeTheStart(const RankDependencies& around, const absl::Status& status) {
   const int first = around.signals->first();
   const int signal = first != 0 ? first : around.context.restarts.signal_before;
   // The signal may come from the launcher, after other ranks have heard that the job was ended.
@@ -240,7 +240,7 @@ absl::StatusOr<int> EndBeforeTheStart(const Surroundings& around, const absl::St
 
 // The exit code of a run that met a gradient, or logits, that are not finite is that of a run which
 // ends at such a loss: another start would meet them again.
-absl::StatusOr<int> EndOfRank(const Surroundings& around, const absl::Status& status) {
+absl::StatusOr<int> EndOfRank(const RankDependencies& around, const absl::Status& status) {
   if (!zero::HasDiverged(status)) return EndBeforeTheStart(around, status);
   WriteError(status);
   return base::kExitDiverged;
@@ -248,7 +248,7 @@ absl::StatusOr<int> EndOfRank(const Surroundings& around, const absl::Status& st
 
 absl::StatusOr<int> TrainOneRank(const TrainOptions& options, const collectives::RankInfo& info,
                                  const TokenSource& data) {
-  Surroundings around;
+  RankDependencies around;
   GEMINID_RETURN_IF_ERROR(Surround(options, info, &around));
   around.context.data = &data;
   const absl::StatusOr<TrainEnd> end = options.eval_only ? EvaluateAsRank(options, around.context)
@@ -259,7 +259,7 @@ absl::StatusOr<int> TrainOneRank(const TrainOptions& options, const collectives:
 
 absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
                                       const collectives::RankInfo& info) {
-  Surroundings around;
+  RankDependencies around;
   GEMINID_RETURN_IF_ERROR(Surround(options.run, info, &around));
   around.context.stop_signal = [&around] {
     const int first = around.signals->first();
@@ -347,7 +347,7 @@ absl::Status CheckTokens(const TrainOptions& options, const collectives::RankInf
   const size_t found = std::max<size_t>(1, base::AllowedProcessors().size() / here);
   std::atomic<uint64_t> looked_at = 0, all = 0;
   const InPhase phase(teller, "checking tokens", [&] {
-    return HowFar{.done = looked_at, .of = all, .unit = data.unit()};
+    return PhaseProgress{.done = looked_at, .of = all, .unit = data.unit()};
   });
   return data.Check({.threads = options.threads ? static_cast<size_t>(*options.threads) : found,
                      .part = static_cast<uint64_t>(info.rank),
@@ -362,7 +362,7 @@ absl::StatusOr<std::unique_ptr<TokenSource>> OpenAndCheckData(const TrainOptions
                                                               const collectives::RankInfo& info) {
   std::atomic<uint64_t> read = 0, all = 0;
   PhaseTeller teller(TellsOf(options, info));  // destroyed first: it reads the counters
-  teller.Begin("reading the data", [&] { return HowFar{.done = read, .of = all}; });
+  teller.Begin("reading the data", [&] { return PhaseProgress{.done = read, .of = all}; });
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data,
                            OpenData(options, [&](uint64_t done, uint64_t of) {
                              read = done;
@@ -452,10 +452,10 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   if (info.rank == 0) {
     // After a restart, an export that exists was made by an earlier start of this run.
     GEMINID_RETURN_IF_ERROR(CheckOutputs(options, /*exports=*/restarts.is_first()));
-    const Taking taking = !trains               ? Taking::kLooks
-                          : restarts.is_first() ? Taking::kTakes
-                                                : Taking::kTakesAgain;
-    GEMINID_ASSIGN_OR_RETURN(lock, TakeSaveFolder(options, taking, WriteStderr));
+    const FolderClaim claim = !trains               ? FolderClaim::kCheck
+                              : restarts.is_first() ? FolderClaim::kTake
+                                                    : FolderClaim::kTakeAgain;
+    GEMINID_ASSIGN_OR_RETURN(lock, TakeSaveFolder(options, claim, WriteStderr));
   }
   if (trains) return TrainOneRank(options, info, *data);
   lock.reset();  // rank 0 takes the lock

@@ -329,7 +329,7 @@ class RankTrainer {
                             std::move(terms), !context_.restarts.is_first(), warn));
     scaling_.emplace(options_, context_, rank_.session.get(), rank_.world.get(), rank_.state.get(),
                      &parameters, warn);
-    scaling_->ChargeWhatIsLeft();
+    scaling_->ChargeInheritedState();
     phases_.Begin("measuring what recomputing costs");
     GEMINID_RETURN_IF_ERROR(DecideOnActivations());
     const absl::Status begun = BeginValues();
@@ -363,7 +363,7 @@ class RankTrainer {
     const absl::Time began = base::MonotonicNow();
     const std::vector<ParameterSpec> specs = MakeParameters(options_.model).specs;
     phases_.BeginValues();
-    GEMINID_ASSIGN_OR_RETURN(const Checkpoints::Beginning beginning,
+    GEMINID_ASSIGN_OR_RETURN(const Checkpoints::StartPoint start_point,
                              checkpoints_->Begin(
                                  [&](zero::ParameterId id, std::span<float> values) {
                                    Fill(specs[static_cast<size_t>(id)], options_.seed, 0, values);
@@ -374,21 +374,22 @@ class RankTrainer {
                                    return batches_->GoOn(step, saved);
                                  }));
     Report& report = reporter_.report();
-    report.first_step = beginning.step;
-    if (!beginning.from.empty()) report.load_seconds = SecondsSince(began);
+    report.first_step = start_point.step;
+    if (!start_point.from.empty()) report.load_seconds = SecondsSince(began);
     if (!context_.restarts.is_first()) {
-      reporter_.Announce(DescribeStart(context_.restarts,
-                                       {rank_.model->state().resumed().has_value(), beginning.step,
-                                        beginning.from, scaling_->ranks_before()},
-                                       base::MonotonicNow()));
-    } else if (!beginning.from.empty()) {
       reporter_.Announce(
-          absl::StrCat(beginning.step > 0 ? "goes on from " : "begins with ", beginning.from));
+          DescribeStart(context_.restarts,
+                        {rank_.model->state().resumed().has_value(), start_point.step,
+                         start_point.from, scaling_->ranks_before()},
+                        base::MonotonicNow()));
+    } else if (!start_point.from.empty()) {
+      reporter_.Announce(
+          absl::StrCat(start_point.step > 0 ? "goes on from " : "begins with ", start_point.from));
     }
-    if (!beginning.notes.empty()) {
-      reporter_.WarnOnce(absl::StrCat("goes on from ", beginning.from, ": ", beginning.notes));
+    if (!start_point.notes.empty()) {
+      reporter_.WarnOnce(absl::StrCat("goes on from ", start_point.from, ": ", start_point.notes));
     }
-    if (beginning.step == steps()) {
+    if (start_point.step == steps()) {
       reporter_.WarnOnce(absl::StrCat("step ", steps(), " of ", steps(),
                                       " was reached before, so no step is left to train"));
     }

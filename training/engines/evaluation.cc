@@ -50,7 +50,7 @@ class Evaluator {
     const uint64_t unlimited =
         UnlimitedDeviceBytes(options_, context_.info.world_size, evaluation_.threads, Stage());
     GEMINID_ASSIGN_OR_RETURN(session_,
-                             ConnectDaemon(options_, context_, unlimited, BetweenSteps{}));
+                             ConnectDaemon(options_, context_, unlimited, YieldOptions{}));
     end_.emplace(communicator_.get(), session_.get(), context_.stop_signal, /*stops_on_nan=*/false);
     GEMINID_ASSIGN_OR_RETURN(model_, TrainedModel::Create({.options = options_,
                                                            .mesh = *mesh_,
@@ -68,7 +68,8 @@ class Evaluator {
     if (context_.nothing_to_save) context_.nothing_to_save(false);
     std::atomic<uint64_t> done = 0;
     const InPhase phase(&teller_, "evaluation", [&] {
-      return HowFar{.done = done, .of = validation_->micro_batches(), .unit = "micro-batches"};
+      return PhaseProgress{
+          .done = done, .of = validation_->micro_batches(), .unit = "micro-batches"};
     });
     const absl::Time began = base::MonotonicNow();
     const auto evaluate = [&](const MicroBatch& batch) {

@@ -15,7 +15,7 @@ namespace geminid::trainer {
 
 class PartModel : public TrainedModel {
  public:
-  explicit PartModel(const ModelSurroundings& around) : TrainedModel(around) {}
+  explicit PartModel(const ModelDependencies& around) : TrainedModel(around) {}
   ~PartModel() override;
   absl::Status Prepare();
 

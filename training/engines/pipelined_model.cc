@@ -174,11 +174,12 @@ absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {
     if (before == stage()) {
       in = std::move(out);  // of the part before, which is here
     } else if (!of.embeds) {
-      GEMINID_ASSIGN_OR_RETURN(in, collectives::TakeOrTell(*stages_, between_, kWhat, elements));
+      GEMINID_ASSIGN_OR_RETURN(
+          in, collectives::AllocateOrTellRanks(*stages_, between_, kWhat, elements));
       GEMINID_RETURN_IF_ERROR(stages_->Receive(in.all(), before));
     }
-    GEMINID_ASSIGN_OR_RETURN(
-        out, collectives::TakeOrTell(*stages_, between_, kWhat, of.outputs ? 0 : elements));
+    GEMINID_ASSIGN_OR_RETURN(out, collectives::AllocateOrTellRanks(*stages_, between_, kWhat,
+                                                                   of.outputs ? 0 : elements));
     GEMINID_ASSIGN_OR_RETURN(
         const double sum, part.transformer->EvaluatePart(*part.source, batch, in.all(), out.all()));
     if (!of.outputs && after != stage()) GEMINID_RETURN_IF_ERROR(stages_->Send(out.all(), after));

@@ -20,7 +20,7 @@ namespace geminid::trainer {
 
 class PipelinedModel final : public PartModel {
  public:
-  explicit PipelinedModel(const ModelSurroundings& around) : PartModel(around) {}
+  explicit PipelinedModel(const ModelDependencies& around) : PartModel(around) {}
   absl::Status Prepare();
 
   absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) override;

@@ -22,9 +22,9 @@ absl::Status CheckNoOthers(const TrainOptions& options) {
 }
 
 // After a restart the rank that had the lock may be about to end, on a host that is out of reach.
-absl::StatusOr<FolderLock> TakeLock(const TrainOptions& options, Taking taking) {
+absl::StatusOr<FolderLock> TakeLock(const TrainOptions& options, FolderClaim claim) {
   constexpr absl::Duration kPause = absl::Milliseconds(100);
-  const int64_t attempts = taking == Taking::kTakesAgain ? options.timeout / kPause : 0;
+  const int64_t attempts = claim == FolderClaim::kTakeAgain ? options.timeout / kPause : 0;
   absl::StatusOr<FolderLock> lock = FolderLock::Take(options.save);
   for (int64_t i = 0; i < attempts && absl::IsFailedPrecondition(lock.status()); ++i) {
     absl::SleepFor(kPause);
@@ -38,16 +38,16 @@ absl::StatusOr<FolderLock> TakeLock(const TrainOptions& options, Taking taking) 
 }  // namespace
 
 absl::StatusOr<std::optional<FolderLock>> TakeSaveFolder(
-    const TrainOptions& options, Taking taking,
+    const TrainOptions& options, FolderClaim claim,
     const std::function<void(const std::string& line)>& say) {
   if (options.save.empty()) return std::nullopt;
   GEMINID_RETURN_IF_ERROR(checkpoint::MakeFolder(options.save));
-  GEMINID_ASSIGN_OR_RETURN(FolderLock lock, TakeLock(options, taking));
-  const bool begins = taking != Taking::kTakesAgain;
+  GEMINID_ASSIGN_OR_RETURN(FolderLock lock, TakeLock(options, claim));
+  const bool begins = claim != FolderClaim::kTakeAgain;
   if (begins && !options.resume && !options.save_over) {
     GEMINID_RETURN_IF_ERROR(CheckNoOthers(options));
   }
-  if (taking == Taking::kLooks) return std::optional(std::move(lock));
+  if (claim == FolderClaim::kCheck) return std::optional(std::move(lock));
   if (!lock.without_lock().empty()) {
     say(absl::StrCat("geminid-train: --save ", options.save, ": its file system has no locks (",
                      lock.without_lock(),

@@ -21,10 +21,10 @@ absl::StatusOr<SequenceRanks> SequenceRanks::Connect(
                              ConnectGpus(place.device, *made.ranks_, &made.keys_travel_by_));
     made.ring_ = SequenceRing::OnGpu(*made.ranks_, std::move(gpus), *place.queue, place.memory);
   } else if (parallel.has_grid()) {
-    made.heads_ = collectives::MakeHeadsOfPieces(*made.ranks_,
-                                                 place.queue == nullptr ? nullptr : &place.memory);
+    made.heads_ = collectives::MakeUlyssesSequenceAttention(
+        *made.ranks_, place.queue == nullptr ? nullptr : &place.memory);
   } else {
-    made.swap_ = std::make_unique<collectives::HeadSwap>(made.ranks_.get());
+    made.swap_ = std::make_unique<collectives::UlyssesExchange>(made.ranks_.get());
   }
   return made;
 }

@@ -13,8 +13,8 @@
 #include "training/nn/blocks.h"
 #include "training/nn/gpu_queue.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/sequence/head_swap.h"
-#include "training/nn/parallel/sequence/piece_attention.h"
+#include "training/nn/parallel/sequence/sequence_parallel_attention.h"
+#include "training/nn/parallel/sequence/ulysses_exchange.h"
 #include "training/nn/sequence_ring.h"
 #include "training/settings/parallel.h"
 
@@ -38,14 +38,14 @@ class SequenceRanks {
                                                const Parallel& parallel, const Place& place);
 
   // For whole layers, and for the shards of layers in 1D.
-  SequenceCut Cut(collectives::Memory* memory) const {
+  SequenceExchange Cut(collectives::Memory* memory) const {
     return {.swap = swap_.get(), .ring = ring_.get(), .memory = memory};
   }
   // What carries the keys and values of a ring between GPUs, and why if that is host memory. Empty:
   // there is no ring, or the host computes.
   const std::string& keys_travel_by() const { return keys_travel_by_; }
   // For the layers of a grid; null: sequences are whole.
-  collectives::PieceAttention* attention() const {
+  collectives::SequenceParallelAttention* attention() const {
     return ring_ != nullptr ? &ring_->attention() : heads_.get();
   }
 
@@ -54,9 +54,9 @@ class SequenceRanks {
   std::unique_ptr<collectives::Communicator> ranks_;
   std::string keys_travel_by_;
   // If sequences are shared, one of the three is set.
-  std::unique_ptr<collectives::HeadSwap> swap_;
+  std::unique_ptr<collectives::UlyssesExchange> swap_;
   std::unique_ptr<SequenceRing> ring_;
-  std::unique_ptr<collectives::PieceAttention> heads_;
+  std::unique_ptr<collectives::SequenceParallelAttention> heads_;
 };
 
 }  // namespace geminid::trainer

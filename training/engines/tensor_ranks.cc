@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<TensorRanks>> TensorRanks::Connect(
 
 absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeModel(zero::DataType data_type,
                                                                     const MicroBatchShape& shape,
-                                                                    const TensorPieces& pieces,
+                                                                    const SequenceSlice& pieces,
                                                                     const GridPlace& place) {
   collectives::ConnectDevices connect;
   if (place.queue != nullptr) {
@@ -121,7 +121,7 @@ std::vector<zero::Parameter> TensorRanks::PartBlocks() const {
   for (size_t i = 0; i < blocks.size(); ++i) {
     blocks[i].counts = part_.blocks[i].keeps;
     std::vector<zero::TensorPiece>& pieces = blocks[i].pieces.emplace();
-    for (const BlockPiece& piece : part_.blocks[i].pieces) {
+    for (const BlockRectangle& piece : part_.blocks[i].pieces) {
       const std::string& name = of_part[static_cast<size_t>(piece.whole)].name;
       const auto tensor = std::ranges::find(of_model, name, &ParameterSpec::name);
       pieces.push_back({.tensor = static_cast<uint32_t>(tensor - of_model.begin()),

@@ -47,7 +47,7 @@ class TensorRanks {
   // micro-batches of `shape`. This object outlives the model.
   absl::StatusOr<std::unique_ptr<Transformer>> MakeModel(zero::DataType data_type,
                                                          const MicroBatchShape& shape,
-                                                         const TensorPieces& pieces,
+                                                         const SequenceSlice& pieces,
                                                          const GridPlace& place);
 
   // INVALID_ARGUMENT on all of the grid's ranks if some compute on GPUs and others do not.
@@ -60,7 +60,7 @@ class TensorRanks {
   struct SharePlace {
     const ModelKernels& math;
     kernels::ThreadPool* threads;
-    SequenceCut cut;
+    SequenceExchange cut;
     collectives::Memory& memory;
   };
   // Makes this rank's model of its shards of layers, for micro-batches of any shape. The grid is

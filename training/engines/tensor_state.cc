@@ -22,7 +22,7 @@ struct Run {
 };
 
 // As few rows as there are: those that lie one after the other on both sides are one.
-BlockPiece Merged(BlockPiece piece) {
+BlockRectangle Merged(BlockRectangle piece) {
   if (piece.columns != piece.whole_stride || piece.columns != piece.block_stride) return piece;
   piece.columns *= piece.rows;
   piece.rows = 1;
@@ -31,9 +31,9 @@ BlockPiece Merged(BlockPiece piece) {
 
 // Calls a function with the runs of `piece` that are in [first, first + count) of the block.
 template <typename Call>
-absl::Status ForBlockRange(const BlockPiece& given, uint64_t first, uint64_t count,
+absl::Status ForBlockRange(const BlockRectangle& given, uint64_t first, uint64_t count,
                            const Call& call) {
-  const BlockPiece piece = Merged(given);
+  const BlockRectangle piece = Merged(given);
   const uint64_t end = first + count;
   uint64_t row = 0;
   if (piece.block_stride > 0 && first > piece.block_first + piece.columns) {
@@ -54,9 +54,9 @@ absl::Status ForBlockRange(const BlockPiece& given, uint64_t first, uint64_t cou
 
 // The same, of the parameter.
 template <typename Call>
-absl::Status ForWholeRange(const BlockPiece& piece, uint64_t first, uint64_t count,
+absl::Status ForWholeRange(const BlockRectangle& piece, uint64_t first, uint64_t count,
                            const Call& call) {
-  BlockPiece other = piece;  // with the sides exchanged
+  BlockRectangle other = piece;  // with the sides exchanged
   std::swap(other.whole_first, other.block_first);
   std::swap(other.whole_stride, other.block_stride);
   return ForBlockRange(other, first, count, [&](Run run) {
@@ -75,7 +75,7 @@ class PieceSink final : public zero::SnapshotSink {
                      std::span<const float> values) override {
     const TensorBlock& block = blocks_.blocks[static_cast<size_t>(id)];
     if (!block.keeps) return absl::OkStatus();
-    for (const BlockPiece& piece : block.pieces) {
+    for (const BlockRectangle& piece : block.pieces) {
       GEMINID_RETURN_IF_ERROR(ForBlockRange(piece, offset, values.size(), [&](const Run& run) {
         return sink_->Write(run.whole, kind, run.whole_first,
                             values.subspan(run.block_first - offset, run.elements));
@@ -112,7 +112,7 @@ absl::Status TensorState::Initialize(const Fill& fill) {
     for (const ParameterId whole : block.whole) {
       std::vector<float> all(specs_[static_cast<size_t>(whole)].elements());
       GEMINID_RETURN_IF_ERROR(fill(whole, all));
-      for (const BlockPiece& piece : block.pieces) {
+      for (const BlockRectangle& piece : block.pieces) {
         if (piece.whole != whole) continue;
         (void)ForBlockRange(piece, 0, values.size(), [&](const Run& run) {
           const std::span<const float> from = std::span(all).subspan(run.whole_first, run.elements);
@@ -134,7 +134,7 @@ absl::StatusOr<std::vector<float>> TensorState::ReadParameter(ParameterId id) {
   std::vector<float> values(specs_[static_cast<size_t>(id)].elements());
   for (size_t rank = 0; rank < count; ++rank) {
     const auto theirs = std::span(gathered).subspan(rank * mine.size(), mine.size());
-    for (const BlockPiece& piece : blocks_[rank].blocks[static_cast<size_t>(block)].pieces) {
+    for (const BlockRectangle& piece : blocks_[rank].blocks[static_cast<size_t>(block)].pieces) {
       if (piece.whole != id) continue;
       GEMINID_RETURN_IF_ERROR(ForBlockRange(piece, 0, theirs.size(), [&](const Run& run) {
         std::ranges::copy(theirs.subspan(run.block_first, run.elements),
@@ -150,7 +150,7 @@ std::vector<ShardRange> TensorState::ShardOf(ParameterId id) const {
   const ParameterId block = BlockOf(id);
   std::vector<ShardRange> found;
   for (const ShardRange& shard : inner_->ShardOf(block)) {
-    for (const BlockPiece& piece : Mine().blocks[static_cast<size_t>(block)].pieces) {
+    for (const BlockRectangle& piece : Mine().blocks[static_cast<size_t>(block)].pieces) {
       if (piece.whole != id) continue;
       (void)ForBlockRange(piece, shard.offset, shard.elements, [&](const Run& run) {
         found.push_back({run.whole_first, run.elements});
@@ -184,7 +184,7 @@ absl::StatusOr<std::vector<TensorState::Elements>> TensorState::Here(ParameterId
   const std::vector<ShardRange> shards = inner_->ShardOf(block);
   std::vector<Elements> here;
   uint64_t found = 0;
-  for (const BlockPiece& piece : Mine().blocks[static_cast<size_t>(block)].pieces) {
+  for (const BlockRectangle& piece : Mine().blocks[static_cast<size_t>(block)].pieces) {
     if (piece.whole != id) continue;
     (void)ForWholeRange(piece, offset, count, [&](const Run& run) {
       for (const ShardRange& shard : shards) {

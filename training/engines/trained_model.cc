@@ -17,7 +17,7 @@
 #include "training/settings/rank_share.h"
 #include "training/settings/tensor_share.h"
 #include "training/transformer/activations.h"
-#include "training/transformer/attention_half.h"
+#include "training/transformer/attention_sublayer.h"
 
 namespace geminid::trainer {
 namespace {
@@ -25,7 +25,7 @@ namespace {
 // The whole model, in one engine with all ranks.
 class UncutModel final : public TrainedModel {
  public:
-  explicit UncutModel(const ModelSurroundings& around) : TrainedModel(around) {}
+  explicit UncutModel(const ModelDependencies& around) : TrainedModel(around) {}
 
   absl::Status Prepare() {
     return TrainedModel::Prepare({WholeModel(around_.options.model)}, &around_.world);
@@ -60,7 +60,7 @@ std::vector<zero::ParameterId> Select(const std::vector<zero::Parameter>& whole,
 }
 
 template <typename Model>
-absl::StatusOr<std::unique_ptr<TrainedModel>> Made(const ModelSurroundings& around) {
+absl::StatusOr<std::unique_ptr<TrainedModel>> Made(const ModelDependencies& around) {
   auto model = std::make_unique<Model>(around);
   if (absl::Status status = model->Prepare(); !status.ok()) {
     // Another rank may have died since the engine was made, which ends here with the model: this
@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> TrainedModel::Connect
   return connected;
 }
 
-TensorPieces TrainedModel::PiecesOfLayers() const {
+SequenceSlice TrainedModel::PiecesOfLayers() const {
   const RankShare share = ShareOf(around_.options, around_.mesh, around_.world.Rank());
   return {.positions = PositionsOf(share.batch), .attention = sequences_.attention()};
 }
@@ -182,7 +182,7 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
   Part made;
   // The rows of experts are not as many in each step, as what is planned for must be.
   const bool in_workspace = !place_->on_gpu() && experts_ == nullptr;
-  const SequenceCut cut = sequences_.Cut(in_workspace ? nullptr : &between_);
+  const SequenceExchange cut = sequences_.Cut(in_workspace ? nullptr : &between_);
   if (options.parallel.tensor.size == 1) {
     made.transformer =
         MakeTransformerPart(options.model, options.zero.data_type, part, TilingOf(options),
@@ -274,7 +274,7 @@ absl::StatusOr<double> TrainedModel::Evaluate(const MicroBatch& batch) {
 }
 
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Create(
-    const ModelSurroundings& around) {
+    const ModelDependencies& around) {
   const Parallel& parallel = around.options.parallel;
   if (parallel.pipeline > 1) return Made<PipelinedModel>(around);
   const bool cut = parallel.tensor.size > 1 || parallel.expert > 1;

@@ -30,7 +30,7 @@
 namespace geminid::trainer {
 
 // The objects that a model uses; they outlive it.
-struct ModelSurroundings {
+struct ModelDependencies {
   const TrainOptions& options;
   const collectives::Mesh& mesh;
   collectives::Communicator& world;
@@ -42,7 +42,7 @@ struct ModelSurroundings {
 // All ranks make the same calls.
 class TrainedModel {
  public:
-  static absl::StatusOr<std::unique_ptr<TrainedModel>> Create(const ModelSurroundings& around);
+  static absl::StatusOr<std::unique_ptr<TrainedModel>> Create(const ModelDependencies& around);
   virtual ~TrainedModel() = default;
 
   bool on_gpu() const { return place_->on_gpu(); }
@@ -84,7 +84,7 @@ class TrainedModel {
   virtual absl::StatusOr<double> Evaluate(const MicroBatch& batch);
 
  protected:
-  explicit TrainedModel(const ModelSurroundings& around)
+  explicit TrainedModel(const ModelDependencies& around)
       : around_(around), micro_batches_(static_cast<uint64_t>(around.options.zero.accumulate)) {}
   // Connects the ranks that differ from this one only along the given axes of the mesh. Its traffic
   // is metered, so the communicator lives as long as this object.
@@ -107,7 +107,7 @@ class TrainedModel {
     std::unique_ptr<ParameterSource> source;  // the engine's parameters of this part
   };
 
-  const ModelSurroundings around_;
+  const ModelDependencies around_;
   SessionMemory between_{around_.session};  // host memory for transfers between ranks
   TrafficMeter traffic_{around_.world};
   std::vector<zero::Parameter> whole_;
@@ -132,7 +132,7 @@ class TrainedModel {
   absl::Status PrepareAttention();
   void LeaveCopiesUncounted();
   // The slices of the sequences, for the layers of a grid.
-  TensorPieces PiecesOfLayers() const;
+  SequenceSlice PiecesOfLayers() const;
 };
 
 }  // namespace geminid::trainer

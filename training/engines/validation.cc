@@ -12,8 +12,8 @@ absl::StatusOr<Validation> Validation::Create(const TokenRange& held_out, const 
   return Validation(std::move(made), every_steps, batches);
 }
 
-absl::StatusOr<std::optional<double>> Validation::Run(const Evaluate& evaluate, const Ends& ends,
-                                                      int stages) {
+absl::StatusOr<std::optional<double>> Validation::Run(const Evaluate& evaluate,
+                                                      const ShouldEnd& should_end, int stages) {
   // Filling and emptying the pipeline costs stages - 1 of so many.
   const uint64_t stride = stages == 1 ? 1 : 4 * static_cast<uint64_t>(stages);
   double sum = 0;
@@ -24,7 +24,7 @@ absl::StatusOr<std::optional<double>> Validation::Run(const Evaluate& evaluate, 
     GEMINID_ASSIGN_OR_RETURN(const double loss, evaluate(batch));
     sum += loss;
     if (i + 1 == count_ || (i + 1) % stride != 0) continue;
-    GEMINID_ASSIGN_OR_RETURN(const bool over, ends());
+    GEMINID_ASSIGN_OR_RETURN(const bool over, should_end());
     if (over) return std::optional<double>();
   }
   return std::optional<double>(sum);

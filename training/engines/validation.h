@@ -29,8 +29,8 @@ class Validation {
   // after each micro-batch: true, on all ranks alike, stops the validation without a loss.
   // Pipelines call `ends` more rarely, because all stages wait for it.
   using Evaluate = std::function<absl::StatusOr<double>(const MicroBatch& batch)>;
-  using Ends = std::function<absl::StatusOr<bool>()>;
-  absl::StatusOr<std::optional<double>> Run(const Evaluate& evaluate, const Ends& ends,
+  using ShouldEnd = std::function<absl::StatusOr<bool>()>;
+  absl::StatusOr<std::optional<double>> Run(const Evaluate& evaluate, const ShouldEnd& should_end,
                                             int stages = 1);
   // In the last Run, how many of this rank's images got their label; unset: it has no images.
   std::optional<uint64_t> right() const {

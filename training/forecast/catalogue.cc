@@ -61,8 +61,8 @@ Model Opt(std::string name, Shape shape) {
 // OPT-350m is the one member that is post-norm and has a token table narrower than its layers.
 Model Opt350m() {
   Model model = Opt("opt-350m", {24, 1024, 16});
-  model.untrained.embedding_width = 512;
-  model.untrained.last_norm = false;
+  model.forecast_only.embedding_width = 512;
+  model.forecast_only.last_norm = false;
   return model;
 }
 
@@ -159,7 +159,7 @@ absl::StatusOr<Model> FindModel(const std::string& name) {
                                           base::DidYouMean(name, names)));
 }
 
-const Model* TrainersOwn(const std::string& name) {
+const Model* FindTrainerModel(const std::string& name) {
   for (const Model& model : ModelsOfTrainer()) {
     if (model.name == name) return &model;
   }

@@ -25,7 +25,7 @@ absl::StatusOr<Model> FindModel(const std::string& name);
 
 // The model that geminid-train trains under this name. Some of its names are those of published
 // models, with their shape but another vocabulary. nullptr if it has no model of that name.
-const Model* TrainersOwn(const std::string& name);
+const Model* FindTrainerModel(const std::string& name);
 
 // A family of models. Members differ in depth and width alone.
 struct Family {

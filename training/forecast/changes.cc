@@ -253,7 +253,7 @@ std::uint64_t MemoryStep(std::uint64_t bytes) {
   return bytes < 16 * kGiB ? kGiB / 4 : kGiB;
 }
 
-absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job) {
+absl::StatusOr<std::vector<Change>> FittingChanges(const Model& model, const Job& job) {
   Search search(
       {.problem = [&](const Job& changed) { return MakeProblem(model, changed); },
        .fits = [&](const Job& changed) { return forecast::Fits(model, changed); },
@@ -264,7 +264,7 @@ absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& 
   return search.TakeChanges();
 }
 
-absl::StatusOr<std::vector<Change>> WhatWouldFit(const RecordedTrace& trace, const Job& job) {
+absl::StatusOr<std::vector<Change>> FittingChanges(const RecordedTrace& trace, const Job& job) {
   const auto problem = [&](const Job& changed) { return MakeProblem(trace, changed); };
   Search search(
       {.problem = problem,

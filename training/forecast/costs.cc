@@ -78,13 +78,13 @@ std::uint64_t EncoderOutputBytes(const Model& m, const Batch& batch) {
   return m.has_both() ? StreamBytes(m, batch) : 0;
 }
 
-Workspace WorkspaceOf(const Model& m, Operator op, Turn turn, const Batch& batch) {
+Workspace WorkspaceOf(const Model& m, Operator op, PassDirection turn, const Batch& batch) {
   const std::uint64_t stream = StreamBytes(m, batch);
   Workspace space = {.batch_bytes = InputBytes(m, batch), .stream_bytes = stream};
   if (op == Operator::kOutput) {
     space.stream_bytes = 2 * stream;
     space.logit_bytes = LogitBytes(m, batch);
-  } else if (op != Operator::kEmbedding && turn == Turn::kBackward) {
+  } else if (op != Operator::kEmbedding && turn == PassDirection::kBackward) {
     const Saved saved = SavedBytes(m, op, batch);
     space.stream_bytes = 2 * stream + saved.rest_bytes - saved.wide_bytes;
     space.wide_bytes = saved.wide_bytes;
@@ -92,11 +92,11 @@ Workspace WorkspaceOf(const Model& m, Operator op, Turn turn, const Batch& batch
   return space;
 }
 
-std::uint64_t WorkspaceBytes(const Model& m, Operator op, Turn turn, const Batch& batch) {
+std::uint64_t WorkspaceBytes(const Model& m, Operator op, PassDirection turn, const Batch& batch) {
   return WorkspaceOf(m, op, turn, batch).bytes();
 }
 
-double Operations(const Model& m, Operator op, Turn turn, const Batch& batch) {
+double Operations(const Model& m, Operator op, PassDirection turn, const Batch& batch) {
   const std::uint64_t rows = op == Operator::kOutput ? OutputRows(m, batch) : batch.tokens();
   // The table of the embedding is looked up, not multiplied.
   const double forward = 2 * static_cast<double>(rows) *
@@ -107,21 +107,21 @@ double Operations(const Model& m, Operator op, Turn turn, const Batch& batch) {
     attended = (op == Operator::kAttention ? 1 : 2) * static_cast<double>(batch.tokens()) *
                static_cast<double>(batch.sequence_length) * static_cast<double>(m.query_columns());
   }
-  if (turn == Turn::kForward) return forward + 2 * attended;
+  if (turn == PassDirection::kForward) return forward + 2 * attended;
   return 2 * forward + 5 * attended;
 }
 
-double WeightTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
+double WeightTraffic(const Model& m, Operator op, PassDirection turn, const Batch& batch) {
   const std::uint64_t experts = std::min(m.mlps(), batch.tokens() * m.mlps_per_token());
   std::uint64_t elements = MatrixElements(m, op, experts);
   if (op == Operator::kEmbedding && m.vocabulary > 0) {
     elements += batch.tokens() * m.table_columns();
   }
-  const bool writes_gradient = turn == Turn::kBackward || op == Operator::kOutput;
+  const bool writes_gradient = turn == PassDirection::kBackward || op == Operator::kOutput;
   return static_cast<double>(kElementBytes * elements) * (writes_gradient ? 2 : 1);
 }
 
-double DeviceTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
+double DeviceTraffic(const Model& m, Operator op, PassDirection turn, const Batch& batch) {
   return WeightTraffic(m, op, turn, batch) + static_cast<double>(SavedBytes(m, op, batch).bytes()) +
          static_cast<double>(WorkspaceBytes(m, op, turn, batch));
 }

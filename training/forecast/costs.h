@@ -50,7 +50,7 @@ std::uint64_t TrainerSavedBytes(const Model& model, Operator part, const Batch& 
 // backward pass. Its gradient is as large, and accumulates during the decoder's. 0 without both.
 std::uint64_t EncoderOutputBytes(const Model& model, const Batch& batch);
 
-enum class Turn : std::uint8_t { kForward, kBackward };
+enum class PassDirection : std::uint8_t { kForward, kBackward };
 
 // Memory of the operator that is neither weight nor saved. Forward: its output. Backward: the
 // gradients of the residual stream and of everything saved. kOutput does both turns at once, and
@@ -63,21 +63,22 @@ struct Workspace {
   std::uint64_t logit_bytes = 0;
   std::uint64_t bytes() const { return batch_bytes + stream_bytes + wide_bytes + logit_bytes; }
 };
-Workspace WorkspaceOf(const Model& model, Operator op, Turn turn, const Batch& batch);
-std::uint64_t WorkspaceBytes(const Model& model, Operator op, Turn turn, const Batch& batch);
+Workspace WorkspaceOf(const Model& model, Operator op, PassDirection turn, const Batch& batch);
+std::uint64_t WorkspaceBytes(const Model& model, Operator op, PassDirection turn,
+                             const Batch& batch);
 
 // Multiplications and additions. A matrix of n elements takes 2 T n forward and 4 T n backward; of
 // experts only those count that a token visits; a classifier's n elements see one token per
 // sequence. Causal attention takes 2 T S q forward (two products, half of each masked) and 5 T S q
 // backward (five products, arXiv:2307.08691); other attention takes twice that. Norms and
 // activations do not count: memory bounds them.
-double Operations(const Model& model, Operator op, Turn turn, const Batch& batch);
+double Operations(const Model& model, Operator op, PassDirection turn, const Batch& batch);
 
 // The least bytes that the operator moves through device memory: its weights (read; in backward
 // read and written; of experts at most one per token), what it saves and its workspace, once each.
-double DeviceTraffic(const Model& model, Operator op, Turn turn, const Batch& batch);
+double DeviceTraffic(const Model& model, Operator op, PassDirection turn, const Batch& batch);
 // The part of DeviceTraffic that the weights cause.
-double WeightTraffic(const Model& model, Operator op, Turn turn, const Batch& batch);
+double WeightTraffic(const Model& model, Operator op, PassDirection turn, const Batch& batch);
 
 }  // namespace geminid::forecast
 

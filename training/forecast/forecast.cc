@@ -189,12 +189,12 @@ absl::StatusOr<std::uint64_t> LeastHostBeyond(HierarchyProblem problem, const Jo
 
 // A gather follows each load of a shard, at least one follows each update, and a reduction follows
 // each gradient.
-Gathered GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& plan) {
+GatherTraffic GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& plan) {
   std::vector<std::uint64_t> gathers(problem.trace.chunks.size(), 0);
   for (const planner::Step& step : plan.device_plan.steps) {
     for (const planner::Load& load : step.loads) ++gathers[load.chunk];
   }
-  Gathered all;
+  GatherTraffic all;
   for (std::size_t i = 0; i < gathers.size(); ++i) {
     const planner::Chunk& chunk = problem.trace.chunks[i];
     const std::uint64_t reductions = chunk.frozen ? 0 : 1;

@@ -52,7 +52,7 @@ absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const J
                                       std::uint64_t tokens, Effort effort = Effort::kFastest);
 
 // The whole chunks that ranks gather and reduce in one pass.
-struct Gathered {
+struct GatherTraffic {
   double bytes = 0;  // a ring of P receives (P - 1) / P of them
   std::uint64_t collectives = 0;
   // The gathers among these; then every chunk that is gathered, counted once.
@@ -61,7 +61,8 @@ struct Gathered {
   double chunk_bytes = 0;
   std::uint64_t chunks = 0;
 };
-Gathered GatheredOf(const planner::HierarchyProblem& problem, const planner::HierarchyPlan& plan);
+GatherTraffic GatheredOf(const planner::HierarchyProblem& problem,
+                         const planner::HierarchyPlan& plan);
 
 absl::StatusOr<bool> Fits(const Model& model, const Job& job);
 absl::StatusOr<bool> Fits(const planner::HierarchyProblem& problem, const Job& job);
@@ -102,8 +103,8 @@ inline constexpr std::uint64_t kTokensStep = 64;
 // the device, of the host, or of both if both lack, in whole MemoryStep; a disk, if one may be
 // planned; for a model also the largest batch, the longest sequence and the fewest nodes. Each was
 // planned and fits, and one step less does not. Empty if no change alone helps.
-absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job);
-absl::StatusOr<std::vector<Change>> WhatWouldFit(const RecordedTrace& trace, const Job& job);
+absl::StatusOr<std::vector<Change>> FittingChanges(const Model& model, const Job& job);
+absl::StatusOr<std::vector<Change>> FittingChanges(const RecordedTrace& trace, const Job& job);
 
 // More host memory than any node has.
 inline constexpr std::uint64_t kMostHostBytes = std::uint64_t{1} << 49;

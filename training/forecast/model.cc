@@ -28,7 +28,7 @@ absl::Status CheckRanges(const Model& model) {
     const char* what;
     std::uint64_t value, least, most;
   };
-  const trainer::Untrained& more = model.untrained;
+  const trainer::ForecastOnlyShape& more = model.forecast_only;
   const trainer::ImageShape image = model.image.value_or(trainer::ImageShape{});
   // A family with experts has a number of them.
   const bool routed = model.experts > 0 || model.family == trainer::Family::kMixtral;

@@ -57,10 +57,10 @@ class WholeModel : public RankWork {
     return job_.only_executable ? TrainerSavedBytes(model_, part, job_.batch)
                                 : SavedOf(part).bytes();
   }
-  std::uint64_t WorkspaceOf(Operator op, Turn turn) const override {
+  std::uint64_t WorkspaceOf(Operator op, PassDirection turn) const override {
     return WorkspaceBytes(model_, op, turn, job_.batch);
   }
-  double SecondsOf(Operator op, Turn turn) const override {
+  double SecondsOf(Operator op, PassDirection turn) const override {
     const Hardware& device = job_.hardware;
     const double computing =
         Operations(model_, op, turn, job_.batch) / (device.flops * device.achieved_share);
@@ -89,7 +89,7 @@ class Builder {
       gradients_missing_[layout_.tensors[i].chunk] += BackwardUses(tensors_[i]);
     }
     Forward();
-    if (range_.outputs) Moment(Operator::kOutput, 0, Turn::kBackward);
+    if (range_.outputs) Moment(Operator::kOutput, 0, PassDirection::kBackward);
     Backward();
     for (const std::size_t item : held_) problem_.activations[item].consumed = moments_ - 1;
     AddChunks();
@@ -131,7 +131,7 @@ class Builder {
   }
 
   void Forward() {
-    if (range_.embeds) Moment(Operator::kEmbedding, 0, Turn::kForward);
+    if (range_.embeds) Moment(Operator::kEmbedding, 0, PassDirection::kForward);
     for (std::uint64_t layer = range_.first_layer; layer < range_.first_layer + range_.layers;
          ++layer) {
       if (JoinsAt(layer)) {
@@ -141,9 +141,10 @@ class Builder {
                                         .produced = moments_ - 1,
                                         .can_recompute = false,
                                         .can_offload = false});
-        Moment(Operator::kEmbedding, 0, Turn::kForward);
+        Moment(Operator::kEmbedding, 0, PassDirection::kForward);
       }
-      for (const Operator op : PartsOfLayer(model_, layer)) Moment(op, layer, Turn::kForward);
+      for (const Operator op : PartsOfLayer(model_, layer))
+        Moment(op, layer, PassDirection::kForward);
     }
   }
 
@@ -151,16 +152,16 @@ class Builder {
     for (std::uint64_t layer = range_.first_layer + range_.layers; layer-- > range_.first_layer;) {
       std::vector<Operator> parts = PartsOfLayer(model_, layer);
       std::reverse(parts.begin(), parts.end());
-      for (const Operator op : parts) Moment(op, layer, Turn::kBackward);
+      for (const Operator op : parts) Moment(op, layer, PassDirection::kBackward);
       if (JoinsAt(layer)) {
-        Moment(Operator::kEmbedding, 0, Turn::kBackward);
+        Moment(Operator::kEmbedding, 0, PassDirection::kBackward);
         problem_.activations[encoder_output_].consumed = moments_;
       }
     }
-    if (range_.embeds) Moment(Operator::kEmbedding, 0, Turn::kBackward);
+    if (range_.embeds) Moment(Operator::kEmbedding, 0, PassDirection::kBackward);
   }
 
-  void Moment(Operator op, std::uint64_t layer, Turn turn) {
+  void Moment(Operator op, std::uint64_t layer, PassDirection turn) {
     const std::vector<std::uint32_t>& tensors = of_operator_[{op, layer}];
     std::vector<std::uint32_t> chunks;
     for (const std::uint32_t tensor : tensors) chunks.push_back(layout_.tensors[tensor].chunk);
@@ -171,16 +172,17 @@ class Builder {
       if (job_.recomputes()) {
         // In either turn, the sublayer recomputes everything but its input.
         workspace += work_.SavedOf(op).rest_bytes;
-        if (turn == Turn::kBackward) seconds += work_.SecondsOf(op, Turn::kForward);
+        if (turn == PassDirection::kBackward)
+          seconds += work_.SecondsOf(op, PassDirection::kForward);
       }
       Keep(op, layer, turn);
-      if (turn == Turn::kBackward && !model_.is_encoder(layer)) {
+      if (turn == PassDirection::kBackward && !model_.is_encoder(layer)) {
         workspace += EncoderOutputBytes(model_, job_.batch);  // its gradient
       }
     }
     recorder_.NoteWorkspace(base::RoundUp(workspace, kExtentAlignmentBytes));
     recorder_.NoteCompute(seconds);
-    if (turn == Turn::kBackward) {
+    if (turn == PassDirection::kBackward) {
       for (const std::uint32_t chunk : chunks) {
         recorder_.NoteGradient(chunk);
         if (--gradients_missing_[chunk] == 0) recorder_.NoteReduced(chunk);
@@ -191,10 +193,10 @@ class Builder {
 
   // Adds the activations that a sublayer's forward makes for its backward: its input, which nothing
   // can replace, and the rest, which can be recomputed from the input.
-  void Keep(Operator part, std::uint64_t layer, Turn turn) {
+  void Keep(Operator part, std::uint64_t layer, PassDirection turn) {
     const bool planned = !job_.recomputes() && !job_.keeps();
     std::vector<planner::ActivationItem>& items = problem_.activations;
-    if (turn == Turn::kBackward) {
+    if (turn == PassDirection::kBackward) {
       const std::size_t first = kept_[{part, layer}];
       for (std::size_t i = first; i < first + (planned ? 2 : 1); ++i) items[i].consumed = moments_;
       return;

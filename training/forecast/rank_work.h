@@ -31,9 +31,9 @@ class RankWork {
   virtual Saved SavedOf(Operator part) const = 0;
   // All that a sublayer saves if nothing is recomputed but what the trainer always recomputes.
   virtual std::uint64_t KeptOf(Operator part) const { return SavedOf(part).bytes(); }
-  virtual std::uint64_t WorkspaceOf(Operator op, Turn turn) const = 0;
+  virtual std::uint64_t WorkspaceOf(Operator op, PassDirection turn) const = 0;
   // Seconds of computation, and of exchanges that computation waits for.
-  virtual double SecondsOf(Operator op, Turn turn) const = 0;
+  virtual double SecondsOf(Operator op, PassDirection turn) const = 0;
 };
 
 }  // namespace geminid::forecast

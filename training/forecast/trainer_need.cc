@@ -210,7 +210,7 @@ bool TrainerTrains(const Model& model) {
   const bool as_trained = model.last_norm() && model.table_columns() == model.hidden &&
                           model.classifies() == model.image.has_value();
   const bool by_type = model.name == Name(model.family) && model.traits().trains();
-  return (by_type && as_trained) || TrainersOwn(model.name) != nullptr;
+  return (by_type && as_trained) || FindTrainerModel(model.name) != nullptr;
 }
 
 WorkspaceShape WorkspaceShapeOf(const Model& model) {

@@ -114,15 +114,15 @@ bool NeedsUpdateCost(const FollowState& state, uint64_t step) {
   return step % kReviewEvery == 0 && state.update_cost == 0;
 }
 
-Followed Follow(const FollowRules& rules, FollowState state, uint64_t step,
-                const NoiseSample& sample, std::optional<double> update_cost) {
+BatchDecision Follow(const FollowRules& rules, FollowState state, uint64_t step,
+                     const NoiseSample& sample, std::optional<double> update_cost) {
   NoiseMeter meter(state.noise);
   meter.Add(sample);
   state.noise = meter.memory();
   if (NeedsUpdateCost(state, step) && update_cost) {
     state.update_cost = static_cast<float>(std::max(*update_cost, kLeastUpdateCost));
   }
-  Followed followed = {.state = state, .change = std::nullopt};
+  BatchDecision followed = {.state = state, .change = std::nullopt};
   if (step % kReviewEvery != 0) return followed;
   followed.change = Review(rules, state, step);
   if (followed.change) followed.state.sequences = rules.batch * followed.change->to;
@@ -139,7 +139,7 @@ std::string ChangeWords(const BatchChange& change) {
       Name(change.rule));
 }
 
-void WriteFollowing(base::JsonWriter& json, const BatchFollowing& following) {
+void WriteAutoBatchReport(base::JsonWriter& json, const AutoBatchReport& following) {
   const FollowRules& rules = following.rules;
   const uint64_t micro_batches = MicroBatchesOf(rules, following.state);
   json.BeginObject();

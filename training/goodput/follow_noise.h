@@ -68,7 +68,7 @@ inline constexpr double kLeastFollowedGain = 0.05;
 // Whether the decision after step `step` needs the first measurement of an update's cost.
 bool NeedsUpdateCost(const FollowState& state, uint64_t step);
 
-struct Followed {
+struct BatchDecision {
   FollowState state{};
   std::optional<BatchChange> change{};
 };
@@ -78,11 +78,11 @@ struct Followed {
 // A review considers the numbers from half to twice the present one, within the bounds. It takes
 // the one with the largest gain at the worse end of the noise scale's range, if that gain is at
 // least kLeastFollowedGain. So a range that is too wide to decide changes nothing.
-Followed Follow(const FollowRules& rules, FollowState state, uint64_t step,
-                const NoiseSample& sample, std::optional<double> update_cost);
+BatchDecision Follow(const FollowRules& rules, FollowState state, uint64_t step,
+                     const NoiseSample& sample, std::optional<double> update_cost);
 
 // The report's figures of a run with --accumulate auto.
-struct BatchFollowing {
+struct AutoBatchReport {
   FollowRules rules{};
   FollowState state{};
   uint64_t steps = 0;                          // of the whole run, at the present batch
@@ -94,7 +94,7 @@ struct BatchFollowing {
 // A line for people.
 std::string ChangeWords(const BatchChange& change);
 // Writes a JSON object, as the value of a key.
-void WriteFollowing(base::JsonWriter& json, const BatchFollowing& following);
+void WriteAutoBatchReport(base::JsonWriter& json, const AutoBatchReport& following);
 
 }  // namespace geminid::trainer
 

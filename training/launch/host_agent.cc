@@ -232,8 +232,8 @@ class HostAgent {
       return absl::OkStatus();
     }
     const absl::Status started = host_->Start(std::exchange(starts_, {}));
-    told_.ended.assign(host_->ranks().size(),
-                       false);  // ranks that ran before an error, too
+    reported_.ended.assign(host_->ranks().size(),
+                           false);  // ranks that ran before an error, too
     GEMINID_RETURN_IF_ERROR(started);
     for (const RankState* rank : host_->ranks()) {
       Send({.type = HostFrameType::kStarted,
@@ -250,8 +250,8 @@ class HostAgent {
       const std::string number = absl::StrCat(ranks[i]->rank());
       const std::string words = ranks[i]->TakeNewWords();
       if (!words.empty()) Send({.type = HostFrameType::kWords, .fields = {number, words}});
-      if (ranks[i]->running() || told_.ended[i]) continue;
-      told_.ended[i] = true;
+      if (ranks[i]->running() || reported_.ended[i]) continue;
+      reported_.ended[i] = true;
       Send({.type = HostFrameType::kEnded,
             .fields = {number, absl::StrCat(*ranks[i]->wait_status()),
                        ranks[i]->said_done() ? "done" : ""}});
@@ -260,15 +260,15 @@ class HostAgent {
 
   // Called before the ends of ranks are reported, so that the launcher knows of their state first.
   void ReportState() {
-    if (std::optional<Handover> handover = host_->handover(); handover != told_.handover) {
+    if (std::optional<Handover> handover = host_->handover(); handover != reported_.handover) {
       Send({.type = HostFrameType::kHandover, .fields = TextsOf(handover, base::MonotonicNow())});
-      told_.handover = std::move(handover);
+      reported_.handover = std::move(handover);
     }
-    if (std::optional<MoveRequest> wanted = host_->wanted(); wanted != told_.wanted) {
+    if (std::optional<MoveRequest> wanted = host_->wanted(); wanted != reported_.wanted) {
       Send({.type = HostFrameType::kWanted, .fields = TextsOf(wanted)});
-      told_.wanted = std::move(wanted);
+      reported_.wanted = std::move(wanted);
     }
-    if (host_->job_ended() && !std::exchange(told_.job_ended, true)) {
+    if (host_->job_ended() && !std::exchange(reported_.job_ended, true)) {
       Send({.type = HostFrameType::kJobEnded});
     }
     while (to_send_ > 0 && unsent_.size() < kMaxBacklogBytes) {
@@ -280,7 +280,7 @@ class HostAgent {
   }
 
   // What the launcher was told.
-  struct Told {
+  struct ReportedState {
     std::vector<bool> ended;  // by the rank's index on this host
     std::optional<Handover> handover;
     std::optional<MoveRequest> wanted;
@@ -295,7 +295,7 @@ class HostAgent {
   std::string unsent_;
   std::unique_ptr<LocalHost> host_;  // null before kPrepare
   std::vector<RankStart> starts_;
-  Told told_;
+  ReportedState reported_;
   int to_send_ = 0;  // pieces of state that the launcher waits for
   absl::Duration silence_ = absl::InfiniteDuration();
   absl::Time heard_at_;

@@ -66,7 +66,7 @@ absl::Status HostList::Start(const std::vector<RankStart>& starts) {
   }
   const std::optional<Handover> state = handover();
   is_adopted_ = state.has_value();
-  wish_ = {};
+  growth_ = {};
   auto next = starts.begin();
   for (size_t i = 0; i < used_; ++i) {
     std::vector<RankStart> here(next, next + ranks_by_host[i]);
@@ -104,7 +104,7 @@ absl::Time HostList::look_by() const {
   for (const auto& host : hosts_) {
     if (host != nullptr) by = std::min(by, host->look_by());
   }
-  if (wish_.request != 0 && !wish_.is_answered) by = std::min(by, wish_.give_up_at);
+  if (growth_.request != 0 && !growth_.is_answered) by = std::min(by, growth_.give_up_at);
   return by;
 }
 
@@ -112,7 +112,7 @@ void HostList::Look(absl::Time now) {
   for (const auto& host : hosts_) {
     if (host != nullptr) host->Look(now);
   }
-  FollowWish();
+  FollowGrowthRequest();
   LetGo();
 }
 
@@ -126,18 +126,18 @@ void HostList::Leave() {
 
 // --- ranks that come -----------------------------------------------------------------------------
 
-void HostList::FollowWish() {
+void HostList::FollowGrowthRequest() {
   const std::optional<MoveRequest> wanted = first()->wanted();
   const uint64_t request = wanted.has_value() && wanted->host.empty() ? wanted->request : 0;
-  if (request != wish_.request) {
-    wish_ = {.request = request, .give_up_at = Now() + options_.patience};
+  if (request != growth_.request) {
+    growth_ = {.request = request, .give_up_at = Now() + options_.patience};
     if (request == 0) return;
     if (const absl::Status invited = Invite(*wanted); !invited.ok()) {
-      wish_.is_answered = true;
+      growth_.is_answered = true;
       return first()->Answer(request, invited);
     }
   }
-  if (request != 0 && !wish_.is_answered) AwaitInvited();
+  if (request != 0 && !growth_.is_answered) AwaitInvited();
 }
 
 // Those that are to have their first ranks.
@@ -164,18 +164,18 @@ void HostList::AwaitInvited() {
   for (size_t i = used_; i < hosts_.size(); ++i) {
     RankHost* const host = hosts_[i].get();
     if (host == nullptr) continue;
-    if (host->failure().ok() && !host->ready() && Now() >= wish_.give_up_at) {
+    if (host->failure().ok() && !host->ready() && Now() >= growth_.give_up_at) {
       host->GiveUp(options_.patience);
     }
     if (const absl::Status failure = host->failure(); !failure.ok()) {
-      wish_.is_answered = true;
-      return first()->Answer(wish_.request, failure);
+      growth_.is_answered = true;
+      return first()->Answer(growth_.request, failure);
     }
     waits = waits || !host->ready();
   }
   if (waits) return;
-  wish_.is_answered = true;
-  first()->Answer(wish_.request, absl::OkStatus());
+  growth_.is_answered = true;
+  first()->Answer(growth_.request, absl::OkStatus());
 }
 
 // Of hosts that nobody goes to or back to, and of state that nobody needs.
@@ -185,7 +185,7 @@ void HostList::LetGo() {
     if (hosts_[i] != nullptr) hosts_[i]->Adopt(std::nullopt);
   }
   is_adopted_ = false;
-  for (size_t i = used_; i < hosts_.size() && wish_.request == 0; ++i) {
+  for (size_t i = used_; i < hosts_.size() && growth_.request == 0; ++i) {
     if (hosts_[i] == nullptr) continue;
     hosts_[i]->Leave();
     hosts_[i].reset();

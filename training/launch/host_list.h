@@ -68,7 +68,7 @@ class HostList final : public RankHost {
 
  private:
   // More ranks, for which hosts join. The ranks wait for the answer while they train.
-  struct Wish {
+  struct GrowthRequest {
     uint64_t request = 0;  // 0: there is none
     bool is_answered = false;
     absl::Time give_up_at{};
@@ -77,7 +77,7 @@ class HostList final : public RankHost {
   // Without them all ranks have ended.
   RankHost* first() const { return hosts_.front().get(); }
   absl::Time Now() const;
-  void FollowWish();
+  void FollowGrowthRequest();
   absl::Status Invite(const MoveRequest& wanted);
   void AwaitInvited();
   void LetGo();
@@ -87,7 +87,7 @@ class HostList final : public RankHost {
   std::vector<std::shared_ptr<RankHost>> hosts_;  // of the list; null: not connected
   size_t used_ = 0;                               // so many have ranks
   bool is_adopted_ = false;                       // by the others, the state of the first host
-  Wish wish_;
+  GrowthRequest growth_;
 };
 
 }  // namespace geminid::trainer

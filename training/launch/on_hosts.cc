@@ -82,14 +82,14 @@ sigset_t HoldBackStops() {
 
 // An agent on the host that `options` name, which hears all the time that this process is there.
 absl::StatusOr<std::shared_ptr<RankHost>> StartAgent(RemoteHostOptions options) {
-  struct Reached {
+  struct ConnectedHost {
     std::unique_ptr<RemoteHost> host;
-    std::optional<Beats> beats;  // destroyed first
+    std::optional<HeartbeatSender> heartbeats;  // destroyed first
   };
   if (IsThisHost(options.name)) options.remote_shell.clear();
-  const auto reached = std::make_shared<Reached>();
+  const auto reached = std::make_shared<ConnectedHost>();
   GEMINID_ASSIGN_OR_RETURN(reached->host, RemoteHost::Start(std::move(options)));
-  reached->beats.emplace(std::vector<RemoteHost*>{reached->host.get()});
+  reached->heartbeats.emplace(std::vector<RemoteHost*>{reached->host.get()});
   return std::shared_ptr<RankHost>(reached, reached->host.get());
 }
 
@@ -147,7 +147,7 @@ absl::Status CheckNoOtherLauncher(const collectives::Environment& environment) {
       "mpirun, srun); give --hosts to one process, or leave it out");
 }
 
-int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const Fits& fits) {
+int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const RanksFit& fits) {
   int fewer = std::min(ranks, SlotsOf(hosts));
   while (fewer > 0 && !fits(fewer)) --fewer;
   return fewer;
@@ -170,7 +170,7 @@ std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> Rea
 }
 
 absl::StatusOr<int> LaunchOnHosts(const RunOnHosts& run, const std::vector<std::string>& arguments,
-                                  LaunchOptions launch, const Fits& fits) {
+                                  LaunchOptions launch, const RanksFit& fits) {
   GEMINID_ASSIGN_OR_RETURN(RemoteHostOptions all, OptionsForAll(run, arguments));
   std::vector<HostSlots> hosts = run.hosts;
   launch.ranks = run.ranks;

@@ -34,10 +34,10 @@ struct RunOnHosts {
 };
 
 // Whether a run can have so many ranks.
-using Fits = std::function<bool(int ranks)>;
+using RanksFit = std::function<bool(int ranks)>;
 
 // The largest number of ranks, up to `ranks`, that fits the run and these hosts; 0: none fits.
-int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const Fits& fits);
+int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const RanksFit& fits);
 
 // For LaunchOptions::reach: starts an agent on the host that a run moves to, by the remote shell of
 // `run`. `arguments` are those of this process.
@@ -51,7 +51,7 @@ std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> Rea
 // With --resume and restarts left, a run that lost a host is launched again on the remaining hosts,
 // with as many ranks as fit. It resumes from its newest checkpoint.
 absl::StatusOr<int> LaunchOnHosts(const RunOnHosts& run, const std::vector<std::string>& arguments,
-                                  LaunchOptions launch, const Fits& fits);
+                                  LaunchOptions launch, const RanksFit& fits);
 
 }  // namespace geminid::trainer
 

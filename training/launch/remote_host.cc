@@ -450,7 +450,7 @@ std::string RemoteHost::DescribeShellsEnd() {
   return absl::StrCat("the connection to ", options_.name, " ended: ", what, " ", how, ": ", words);
 }
 
-Beats::Beats(std::vector<RemoteHost*> hosts) {
+HeartbeatSender::HeartbeatSender(std::vector<RemoteHost*> hosts) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the main thread
@@ -466,7 +466,7 @@ Beats::Beats(std::vector<RemoteHost*> hosts) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Beats::~Beats() = default;
+HeartbeatSender::~HeartbeatSender() = default;
 
 absl::Status AwaitHosts(const std::vector<RankHost*>& hosts, absl::Duration patience) {
   const absl::Time deadline = base::MonotonicNow() + patience;

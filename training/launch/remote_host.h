@@ -128,12 +128,12 @@ class RemoteHost final : public RankHost {
 };
 
 // Tells all hosts regularly that this process is alive, until its destruction.
-class Beats {
+class HeartbeatSender {
  public:
-  explicit Beats(std::vector<RemoteHost*> hosts);
-  ~Beats();
-  Beats(const Beats&) = delete;
-  Beats& operator=(const Beats&) = delete;
+  explicit HeartbeatSender(std::vector<RemoteHost*> hosts);
+  ~HeartbeatSender();
+  HeartbeatSender(const HeartbeatSender&) = delete;
+  HeartbeatSender& operator=(const HeartbeatSender&) = delete;
 
  private:
   std::jthread thread_;

@@ -68,17 +68,17 @@ absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environmen
   return restarts;
 }
 
-std::string DescribeStart(const Restarts& restarts, const Beginning& beginning, absl::Time now) {
+std::string DescribeStart(const Restarts& restarts, const StartPoint& start_point, absl::Time now) {
   std::string words = absl::StrCat("start ", restarts.count + restarts.rescales + 1, ": ");
-  if (beginning.ranks_before > 0) {
-    absl::StrAppend(&words, "goes on after step ", beginning.step, ", from the state of ",
-                    base::Counted(beginning.ranks_before, "rank"), " in memory");
-  } else if (beginning.resumed) {
-    absl::StrAppend(&words, "goes on after step ", beginning.step, ", from ", beginning.from);
+  if (start_point.ranks_before > 0) {
+    absl::StrAppend(&words, "goes on after step ", start_point.step, ", from the state of ",
+                    base::Counted(start_point.ranks_before, "rank"), " in memory");
+  } else if (start_point.resumed) {
+    absl::StrAppend(&words, "goes on after step ", start_point.step, ", from ", start_point.from);
   } else {
     absl::StrAppend(&words, "not all ranks left their state in memory; begins after step ",
-                    beginning.step);
-    if (!beginning.from.empty()) absl::StrAppend(&words, ", from ", beginning.from);
+                    start_point.step);
+    if (!start_point.from.empty()) absl::StrAppend(&words, ", from ", start_point.from);
   }
   if (!restarts.failed_at.has_value()) return words;
   const absl::Duration since = absl::Trunc(now - *restarts.failed_at, absl::Milliseconds(1));

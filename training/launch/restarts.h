@@ -64,13 +64,13 @@ absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environmen
 
 // Where a start that is not the first one begins. DescribeStart makes a line for people of it, with
 // the time since the failure.
-struct Beginning {
+struct StartPoint {
   bool resumed = false;  // from the state that the ranks left in memory
   uint64_t step = 0;     // completed steps
   std::string from{};    // source of the state; empty: there was none
   int ranks_before = 0;  // if their state was handed over; 0: the start has the same ranks
 };
-std::string DescribeStart(const Restarts& restarts, const Beginning& beginning, absl::Time now);
+std::string DescribeStart(const Restarts& restarts, const StartPoint& start_point, absl::Time now);
 
 // The run's name in the daemon. It distinguishes the run from others of the same job.
 std::string RunName(const collectives::RankInfo& info);

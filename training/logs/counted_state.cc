@@ -25,7 +25,7 @@ class CountedSink final : public zero::SnapshotSink {
   const std::shared_ptr<std::atomic<uint64_t>> elements_;
 };
 
-HowFar Bytes(uint64_t elements, uint64_t of) {
+PhaseProgress Bytes(uint64_t elements, uint64_t of) {
   return {.done = elements * sizeof(float), .of = of * sizeof(float)};
 }
 
@@ -49,13 +49,13 @@ CountedState::CountedState(zero::ModelState* state, const std::vector<zero::Para
   }
 }
 
-HowFar CountedState::Loaded(Kinds kinds) const {
+PhaseProgress CountedState::Loaded(Kinds kinds) const {
   return Bytes(moved_elements_, kinds == Kinds::kAll ? state_elements_ : value_elements_);
 }
 
-HowFar CountedState::Passed() const { return Bytes(moved_elements_, model_elements_); }
+PhaseProgress CountedState::Passed() const { return Bytes(moved_elements_, model_elements_); }
 
-HowFar CountedState::Saved() const { return Bytes(*saved_elements_, state_elements_); }
+PhaseProgress CountedState::Saved() const { return Bytes(*saved_elements_, state_elements_); }
 
 absl::Status CountedState::Initialize(const Fill& fill) {
   return state_->Initialize([&](zero::ParameterId id, std::span<float> values) -> absl::Status {

@@ -30,11 +30,11 @@ class CountedState final : public zero::ModelState {
   enum class Kinds { kValues, kAll };
   void CountFromZero() { moved_elements_ = 0; }
   // The elements of this rank's shards that were written since, of all of them.
-  HowFar Loaded(Kinds kinds) const;
+  PhaseProgress Loaded(Kinds kinds) const;
   // The values of the whole model that were read or filled since, of all of them.
-  HowFar Passed() const;
+  PhaseProgress Passed() const;
   // The elements that the newest snapshot has given to its sink, of all of them.
-  HowFar Saved() const;
+  PhaseProgress Saved() const;
   // How long the last whole snapshot took; 0: there was none.
   double snapshot_seconds() const { return snapshot_seconds_; }
 

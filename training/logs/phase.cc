@@ -10,7 +10,7 @@
 namespace geminid::trainer {
 namespace {
 
-std::string Describe(const HowFar& far) {
+std::string Describe(const PhaseProgress& far) {
   if (far.of == 0) return "";
   if (far.unit != nullptr) return absl::StrCat(": ", far.done, " of ", far.of, " ", far.unit);
   return absl::StrCat(": ", base::FormatBytes(far.done), " of ", base::FormatBytes(far.of));
@@ -21,7 +21,7 @@ std::string Describe(const HowFar& far) {
 Phase::Phase(std::string what, Clock::time_point began, Patience patience)
     : what_(std::move(what)), began_(began), patience_(patience), next_(began + patience.first) {}
 
-std::optional<std::string> Phase::LineAt(Clock::time_point now, const HowFar& far) {
+std::optional<std::string> Phase::LineAt(Clock::time_point now, const PhaseProgress& far) {
   if (!IsDue(now)) return std::nullopt;
   next_ = now + patience_.then;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - began_).count();
@@ -37,13 +37,13 @@ PhaseTeller::~PhaseTeller() {
   if (thread_.joinable()) thread_.join();
 }
 
-void PhaseTeller::Begin(std::string what, Look look) {
+void PhaseTeller::Begin(std::string what, ReadProgress read_progress) {
   if (!write_) return;
   {
     const std::lock_guard lock(mutex_);
     phase_.reset();
     phase_.emplace(std::move(what), Phase::Clock::now(), patience_);
-    look_ = std::move(look);
+    read_progress_ = std::move(read_progress);
   }
   if (thread_.joinable()) return changed_.notify_all();
   // Where no thread can be had the run has worse to say.
@@ -55,7 +55,7 @@ void PhaseTeller::Begin(std::string what, Look look) {
 void PhaseTeller::End() {
   const std::lock_guard lock(mutex_);
   phase_.reset();
-  look_ = nullptr;
+  read_progress_ = nullptr;
 }
 
 void PhaseTeller::Run() {
@@ -70,7 +70,8 @@ void PhaseTeller::Run() {
       changed_.wait_until(lock, phase_->next());
       continue;
     }
-    const std::optional<std::string> line = phase_->LineAt(now, look_ ? look_() : HowFar());
+    const std::optional<std::string> line =
+        phase_->LineAt(now, read_progress_ ? read_progress_() : PhaseProgress());
     lock.unlock();
     write_(*line);
     lock.lock();

@@ -15,7 +15,7 @@
 
 namespace geminid::trainer {
 
-struct HowFar {
+struct PhaseProgress {
   uint64_t done = 0;
   uint64_t of = 0;             // 0: unknown
   const char* unit = nullptr;  // null: bytes
@@ -37,7 +37,7 @@ class Phase {
   Clock::time_point next() const { return next_; }
   // The message, if one is due at this time: "geminid-train: validation: 12 of 80 micro-batches,
   // 4 s so far".
-  std::optional<std::string> LineAt(Clock::time_point now, const HowFar& far);
+  std::optional<std::string> LineAt(Clock::time_point now, const PhaseProgress& far);
 
  private:
   const std::string what_;
@@ -52,7 +52,7 @@ class PhaseTeller {
  public:
   using Write = std::function<void(const std::string& line)>;
   // Called by the PhaseTeller's thread, and never after the end of its phase.
-  using Look = std::function<HowFar()>;
+  using ReadProgress = std::function<PhaseProgress()>;
 
   // The PhaseTeller's thread calls `write`. Null: nothing is printed, and there is no thread.
   explicit PhaseTeller(Write write, Patience patience = {})
@@ -62,7 +62,7 @@ class PhaseTeller {
   PhaseTeller& operator=(const PhaseTeller&) = delete;
 
   // Ends the previous phase. Null: the progress is unknown, and messages have the time alone.
-  void Begin(std::string what, Look look = nullptr);
+  void Begin(std::string what, ReadProgress read_progress = nullptr);
   void End();
 
  private:
@@ -73,7 +73,7 @@ class PhaseTeller {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Phase> phase_;
-  Look look_;
+  ReadProgress read_progress_;
   bool over_ = false;
   std::thread thread_;
 };
@@ -81,9 +81,9 @@ class PhaseTeller {
 // A phase for as long as this lives.
 class InPhase {
  public:
-  InPhase(PhaseTeller* teller, std::string what, PhaseTeller::Look look = nullptr)
+  InPhase(PhaseTeller* teller, std::string what, PhaseTeller::ReadProgress read_progress = nullptr)
       : teller_(teller) {
-    teller_->Begin(std::move(what), std::move(look));
+    teller_->Begin(std::move(what), std::move(read_progress));
   }
   ~InPhase() { teller_->End(); }
   InPhase(const InPhase&) = delete;

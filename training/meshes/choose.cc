@@ -36,24 +36,24 @@ double UpdateSeconds(const Forecast& forecast) {
 }
 
 // A gather and a reduction of each chunk.
-forecast::Gathered GatheredOnce(const Forecast& forecast) {
-  forecast::Gathered once = {.collectives = 2 * forecast.problem.trace.chunks.size()};
+forecast::GatherTraffic GatheredOnce(const Forecast& forecast) {
+  forecast::GatherTraffic once = {.collectives = 2 * forecast.problem.trace.chunks.size()};
   for (const planner::Chunk& chunk : forecast.problem.trace.chunks) {
     once.bytes += 2 * static_cast<double>(chunk.size_bytes);
   }
   return once;
 }
 
-SharedChunks Times(const forecast::Gathered& of, double times) {
+SharedChunks Times(const forecast::GatherTraffic& of, double times) {
   return {.bytes = times * of.bytes, .collectives = times * static_cast<double>(of.collectives)};
 }
 
 // Of one micro-batch. In ZBV the second half of a backward pass, too, needs the weights' place, and
 // what is not there all the time is gathered for it once more.
-forecast::Gathered GatheredIn(const MeshSpec& mesh, const Forecast& forecast) {
-  forecast::Gathered gathered = forecast::GatheredOf(forecast.problem, forecast.plan);
+forecast::GatherTraffic GatheredIn(const MeshSpec& mesh, const Forecast& forecast) {
+  forecast::GatherTraffic gathered = forecast::GatheredOf(forecast.problem, forecast.plan);
   if (!mesh.in_halves()) return gathered;
-  const forecast::Gathered once = GatheredOnce(forecast);
+  const forecast::GatherTraffic once = GatheredOnce(forecast);
   const double bytes = gathered.bytes - once.bytes;
   const std::uint64_t gathers = gathered.collectives - once.collectives;
   gathered.bytes += bytes;
@@ -111,7 +111,7 @@ std::uint64_t ShardWithinHost(std::uint64_t ranks, planner::HierarchyProblem* pr
 }
 
 absl::StatusOr<PlannedStage> PlanStage(const Model& model, const Job& rank_job,
-                                       const Setting& setting, const CutWork& work) {
+                                       const Setting& setting, const MeshRankWork& work) {
   const MeshSpec& mesh = setting.mesh;
   PlannedStage stage;
   stage.staying_bytes = StayingBytes(rank_job, setting, work);
@@ -126,11 +126,11 @@ absl::StatusOr<PlannedStage> PlanStage(const Model& model, const Job& rank_job,
   GEMINID_ASSIGN_OR_RETURN(
       stage.forecast, forecast::MakeForecast(std::move(problem), job, rank_job.batch.tokens()));
   if (!stage.forecast.fits()) return stage;
-  const forecast::Gathered planned = GatheredIn(mesh, stage.forecast);
+  const forecast::GatherTraffic planned = GatheredIn(mesh, stage.forecast);
   Sharing in_pass = SharingOf(mesh, rank_job, planned, setting.micro_batches), in_step;
   stage.fits = stage.host_shard_bytes <= host_bytes;
   if (mesh.zero != 3 && mesh.sharing_ranks() > 1) {
-    const forecast::Gathered once = GatheredOnce(stage.forecast);
+    const forecast::GatherTraffic once = GatheredOnce(stage.forecast);
     stage.fits = planned.bytes == once.bytes;
     const SharingTurns turns = TurnsOf(setting);
     in_pass = {.over_all = Times(once, turns.in_pass / 2), .within_host = {}};
@@ -189,7 +189,7 @@ class MeshPlanner {
   }
 
   absl::Status Add(const Stage& stage) {
-    const CutWork work(model_, rank_job_, setting_.mesh, stage.layers, stage.in_flight);
+    const MeshRankWork work(model_, rank_job_, setting_.mesh, stage.layers, stage.in_flight);
     absl::StatusOr<PlannedStage> made = PlanStage(model_, rank_job_, setting_, work);
     if (!made.ok()) return made.status();
     planned_.fits = planned_.fits && made->fits;

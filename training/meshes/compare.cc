@@ -37,7 +37,7 @@ absl::StatusOr<ComparedGrid> Compare(const Model& model, const Job& job, const M
   ComparedGrid compared = {.mesh = mesh, .planned = {}};
   const Setting setting = {.mesh = mesh, .micro_batches = 1, .activations = job.activations};
   GEMINID_ASSIGN_OR_RETURN(compared.planned, PlanRank(model, job, setting));
-  const CutWork work(model, job, mesh, {.layers = model.layers}, 1);
+  const MeshRankWork work(model, job, mesh, {.layers = model.layers}, 1);
   for (std::uint64_t layer = 0; layer < model.layers; ++layer) {
     for (const forecast::Operator op : PartsOfLayer(model, layer)) {
       const forecast::Saved saved = work.SavedOf(op);

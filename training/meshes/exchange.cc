@@ -36,7 +36,7 @@ std::vector<Exchange> Exchanges1D(const TensorGrid& grid, LinearRole role,
     along.forward.messages = along.forward.calls * others;
     along.backward.messages = along.backward.calls * others;
   } else {
-    Exchange::Turn& reduced = first ? along.backward : along.forward;
+    Exchange::PassTraffic& reduced = first ? along.backward : along.forward;
     reduced.calls = 1;
     reduced.messages = 2 * others;
   }
@@ -104,9 +104,10 @@ std::vector<Exchange> ExchangesOf(const TensorGrid& grid, LinearRole role,
 Exchange HeadExchangesOf(double elements, const GroupShape& parts) {
   constexpr int kTensors = 4;  // queries, keys, values, and what comes out
   const int ranks = static_cast<int>(parts.size);
-  const Exchange::Turn turn = {.elements = collectives::HeadExchangeElements(elements, ranks),
-                               .messages = kTensors * (ranks - 1),
-                               .calls = kTensors};
+  const Exchange::PassTraffic turn = {
+      .elements = collectives::HeadExchangeElements(elements, ranks),
+      .messages = kTensors * (ranks - 1),
+      .calls = kTensors};
   return {.group = parts, .forward = turn, .backward = turn};
 }
 

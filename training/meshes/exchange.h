@@ -13,13 +13,13 @@ namespace geminid::parallel {
 
 // The exchange along one group.
 struct Exchange {
-  struct Turn {
+  struct PassTraffic {
     double elements = 0;  // received
     int messages = 0;     // received one after another
     int calls = 0;        // collectives
   };
   GroupShape group;
-  Turn forward = {}, backward = {};
+  PassTraffic forward = {}, backward = {};
 };
 
 // The exchanges of a linear layer without its bias. The sums over all groups are those of

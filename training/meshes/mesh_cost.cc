@@ -17,7 +17,7 @@ using forecast::Activations;
 using forecast::Job;
 using forecast::Model;
 using forecast::Operator;
-using forecast::Turn;
+using forecast::PassDirection;
 
 // Layers of the same parts.
 struct LayerKind {
@@ -37,15 +37,16 @@ std::vector<LayerKind> KindsOf(const Model& model, const forecast::ModelPart& ra
 bool Recomputes(const Job& job) { return job.activations == Activations::kRecompute; }
 
 // A stage that has the whole model.
-CutWork WholeWork(const Model& model, const Job& rank_job, const MeshSpec& mesh) {
-  return CutWork(model, rank_job, mesh, {.layers = model.layers}, 1);
+MeshRankWork WholeWork(const Model& model, const Job& rank_job, const MeshSpec& mesh) {
+  return MeshRankWork(model, rank_job, mesh, {.layers = model.layers}, 1);
 }
 
-double LayerSeconds(const Model& model, const Job& rank_job, const CutWork& work) {
+double LayerSeconds(const Model& model, const Job& rank_job, const MeshRankWork& work) {
   double seconds = 0;
   for (const Operator op : PartsOfLayer(model, 0)) {
-    const double forward = work.SecondsOf(op, Turn::kForward);
-    seconds += (Recomputes(rank_job) ? 2 : 1) * forward + work.SecondsOf(op, Turn::kBackward);
+    const double forward = work.SecondsOf(op, PassDirection::kForward);
+    seconds +=
+        (Recomputes(rank_job) ? 2 : 1) * forward + work.SecondsOf(op, PassDirection::kBackward);
   }
   return seconds;
 }
@@ -57,7 +58,7 @@ struct OwnElements {
   double bytes() const { return static_cast<double>(all * forecast::kElementBytes); }
 };
 
-OwnElements ElementsOf(const CutWork& work) {
+OwnElements ElementsOf(const MeshRankWork& work) {
   OwnElements elements;
   std::map<std::pair<Operator, std::uint64_t>, std::uint64_t> of;  // by operator and layer
   for (const forecast::Tensor& tensor : work.OwnTensors()) {
@@ -98,7 +99,7 @@ LeastSharing LeastSharingOf(const Setting& setting, const Job& rank_job, const O
 }
 
 // While the last part's backward runs nothing is freed yet, and while the loss is computed neither.
-std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const CutWork& work,
+std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const MeshRankWork& work,
                                double in_flight) {
   const forecast::ModelPart range = work.part();
   std::uint64_t saved = 0, workspace = 0;
@@ -106,11 +107,11 @@ std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const Cu
     const forecast::Saved part = work.SavedOf(op);
     saved += rank_job.activations == Activations::kKeep ? part.bytes() : part.input_bytes;
     // All but the last part's are still there, so the least of them counts.
-    workspace = work.WorkspaceOf(op, Turn::kBackward);
+    workspace = work.WorkspaceOf(op, PassDirection::kBackward);
     if (Recomputes(rank_job)) workspace += part.rest_bytes;
   }
   if (range.outputs) {
-    workspace = std::max(workspace, work.WorkspaceOf(Operator::kOutput, Turn::kBackward));
+    workspace = std::max(workspace, work.WorkspaceOf(Operator::kOutput, PassDirection::kBackward));
   }
   // What is planned may leave the device.
   if (rank_job.activations == Activations::kPlanned) return workspace;
@@ -129,8 +130,8 @@ absl::StatusOr<Job> RankJobOf(const Job& job, const Setting& setting) {
 
 std::vector<Stage> StagesOf(const Model& model, const Job& rank_job, const Setting& setting) {
   const int stages = setting.mesh.pipeline;
-  const CutWork whole = WholeWork(model, rank_job, setting.mesh);
-  const double output = whole.SecondsOf(Operator::kOutput, Turn::kBackward);
+  const MeshRankWork whole = WholeWork(model, rank_job, setting.mesh);
+  const double output = whole.SecondsOf(Operator::kOutput, PassDirection::kBackward);
   const double layer = LayerSeconds(model, rank_job, whole);
   std::vector<Stage> all;
   const int chunks = setting.mesh.chunks();
@@ -158,7 +159,7 @@ double InFlightInHalves(const Model& model, const Job& rank_job, const MeshSpec&
   std::vector<collectives::PartBytes> parts;
   std::uint64_t whole = 0;  // of one micro-batch in all parts
   for (const forecast::ModelPart& range : stage.parts) {
-    const CutWork work(model, rank_job, mesh, range, 1);
+    const MeshRankWork work(model, rank_job, mesh, range, 1);
     collectives::PartBytes bytes;
     for (const Operator op : PartsOfLayer(model, range.first_layer)) {
       const forecast::Saved saved = work.SavedOf(op);
@@ -174,11 +175,11 @@ double InFlightInHalves(const Model& model, const Job& rank_job, const MeshSpec&
   return std::max(1.0, most / static_cast<double>(whole));
 }
 
-PassCost PassCostOf(const Model& model, const Job& rank_job, const CutWork& work) {
+PassCost PassCostOf(const Model& model, const Job& rank_job, const MeshRankWork& work) {
   PassCost cost;
-  const auto add = [&](Operator op, Turn turn, double times, double* seconds) {
+  const auto add = [&](Operator op, PassDirection turn, double times, double* seconds) {
     *seconds += times * work.SecondsOf(op, turn);
-    if (seconds == &cost.backward_seconds && turn == Turn::kBackward) {
+    if (seconds == &cost.backward_seconds && turn == PassDirection::kBackward) {
       cost.weight_seconds += times * work.WeightSecondsOf(op);
     }
     cost.compute_seconds += times * work.ComputeSecondsOf(op, turn);
@@ -187,16 +188,17 @@ PassCost PassCostOf(const Model& model, const Job& rank_job, const CutWork& work
   const forecast::ModelPart range = work.part();
   for (const LayerKind& kind : KindsOf(model, range)) {
     for (const Operator op : PartsOfLayer(model, kind.first)) {
-      add(op, Turn::kForward, kind.count, &cost.forward_seconds);
-      add(op, Turn::kBackward, kind.count, &cost.backward_seconds);
-      if (Recomputes(rank_job)) add(op, Turn::kForward, kind.count, &cost.backward_seconds);
+      add(op, PassDirection::kForward, kind.count, &cost.forward_seconds);
+      add(op, PassDirection::kBackward, kind.count, &cost.backward_seconds);
+      if (Recomputes(rank_job))
+        add(op, PassDirection::kForward, kind.count, &cost.backward_seconds);
     }
   }
   if (range.embeds) {
-    add(Operator::kEmbedding, Turn::kForward, 1, &cost.forward_seconds);
-    add(Operator::kEmbedding, Turn::kBackward, 1, &cost.backward_seconds);
+    add(Operator::kEmbedding, PassDirection::kForward, 1, &cost.forward_seconds);
+    add(Operator::kEmbedding, PassDirection::kBackward, 1, &cost.backward_seconds);
   }
-  if (range.outputs) add(Operator::kOutput, Turn::kBackward, 1, &cost.backward_seconds);
+  if (range.outputs) add(Operator::kOutput, PassDirection::kBackward, 1, &cost.backward_seconds);
   return cost;
 }
 
@@ -205,7 +207,7 @@ int PartnersOf(const MeshSpec& mesh) {
   return grid.partners + mesh.sharing_ranks() - 1 + std::min(mesh.pipeline - 1, 2);
 }
 
-double TransferSeconds(const Job& job, const MeshSpec& mesh, const CutWork& work) {
+double TransferSeconds(const Job& job, const MeshSpec& mesh, const MeshRankWork& work) {
   if (mesh.pipeline == 1) return 0;
   const Link link = LinkOf(PipelineGroup(mesh), job);
   return work.BoundaryBytes() / link.bytes_per_second + link.message_seconds +
@@ -213,7 +215,7 @@ double TransferSeconds(const Job& job, const MeshSpec& mesh, const CutWork& work
 }
 
 // From the stages before and after, in ZBV for each of two parts.
-double BoundaryBytesReceived(const MeshSpec& mesh, const CutWork& work) {
+double BoundaryBytesReceived(const MeshSpec& mesh, const MeshRankWork& work) {
   return mesh.chunks() * std::min(mesh.pipeline - 1, 2) * work.BoundaryBytes();
 }
 
@@ -232,7 +234,7 @@ SharingTurns TurnsOf(const Setting& setting) {
   return {.in_step = 2};
 }
 
-std::uint64_t StayingBytes(const Job& job, const Setting& setting, const CutWork& work) {
+std::uint64_t StayingBytes(const Job& job, const Setting& setting, const MeshRankWork& work) {
   return StayingBytesOf(job, setting, ElementsOf(work));
 }
 
@@ -248,7 +250,7 @@ absl::StatusOr<Cost> CostOfRank(const Model& model, const Job& rank_job, const S
   double least_forward = std::numeric_limits<double>::infinity();
   PassSeconds pass;
   for (const Stage& stage : StagesOf(model, rank_job, setting)) {
-    const CutWork work(model, rank_job, setting.mesh, stage.layers, stage.in_flight);
+    const MeshRankWork work(model, rank_job, setting.mesh, stage.layers, stage.in_flight);
     const OwnElements own = ElementsOf(work);
     std::uint64_t least = LeastDeviceBytes(model, rank_job, work, stage.in_flight);
     if (const std::uint64_t staying = StayingBytesOf(rank_job, setting, own); staying > 0) {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "training/forecast/model.h"
 #include "training/forecast/problem.h"
-#include "training/meshes/cut_work.h"
+#include "training/meshes/mesh_rank_work.h"
 #include "training/meshes/meshes.h"
 #include "training/meshes/stages.h"
 
@@ -42,7 +42,7 @@ struct PassCost {
   double received_bytes = 0;    // from the ranks of the grid and of the sequence
 };
 PassCost PassCostOf(const forecast::Model& model, const forecast::Job& rank_job,
-                    const CutWork& work);
+                    const MeshRankWork& work);
 
 struct Cost {
   // No plan takes less time. It is the pipeline's time with the slowest stage's computation and
@@ -69,10 +69,10 @@ absl::StatusOr<Cost> CostOfRank(const forecast::Model& model, const forecast::Jo
 int PartnersOf(const MeshSpec& mesh);
 
 // The time from one stage to the next for one micro-batch.
-double TransferSeconds(const forecast::Job& job, const MeshSpec& mesh, const CutWork& work);
+double TransferSeconds(const forecast::Job& job, const MeshSpec& mesh, const MeshRankWork& work);
 
 // The bytes that a rank in the middle receives from other stages for one micro-batch.
-double BoundaryBytesReceived(const MeshSpec& mesh, const CutWork& work);
+double BoundaryBytesReceived(const MeshSpec& mesh, const MeshRankWork& work);
 
 // The bytes of the gradients of a tied table that both ends of a pipeline sum once a step.
 double TiedTableBytes(const forecast::Model& model, const MeshSpec& mesh);
@@ -87,7 +87,8 @@ struct SharingTurns {
 SharingTurns TurnsOf(const Setting& setting);
 // The device memory that stages 1 and 2 use all the time: in stage 1 fp32 sums of gradients over
 // micro-batches, and in both a buffer for the gradients of an operator.
-std::uint64_t StayingBytes(const forecast::Job& job, const Setting& setting, const CutWork& work);
+std::uint64_t StayingBytes(const forecast::Job& job, const Setting& setting,
+                           const MeshRankWork& work);
 
 }  // namespace geminid::parallel
 

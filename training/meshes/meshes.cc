@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "training/meshes/axes.h"
-#include "training/meshes/cut_work.h"
+#include "training/meshes/mesh_rank_work.h"
 
 namespace geminid::parallel {
 namespace {
@@ -195,7 +195,7 @@ std::vector<MeshSpec> MeshesOf(int ranks) {
 }
 
 absl::Status CheckLayersCanBeCut(const Model& model) {
-  if (model.head() == forecast::Head::kLanguage && model.untrained.embedding_width == 0 &&
+  if (model.head() == forecast::Head::kLanguage && model.forecast_only.embedding_width == 0 &&
       !model.has_both()) {
     return absl::OkStatus();
   }

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "training/meshes/axes.h"
-#include "training/meshes/cut_work.h"
 #include "training/meshes/links.h"
+#include "training/meshes/mesh_rank_work.h"
 
 namespace geminid::parallel {
 namespace {
@@ -30,7 +30,7 @@ double SecondsOf(const SharedChunks& chunks, const GroupShape& group, const Job&
 
 }  // namespace
 
-Sharing SharingOf(const MeshSpec& mesh, const Job& job, const forecast::Gathered& pass,
+Sharing SharingOf(const MeshSpec& mesh, const Job& job, const forecast::GatherTraffic& pass,
                   std::uint64_t micro_batches) {
   if (!GathersWithinHosts(mesh, job)) {
     return {.over_all = {pass.bytes, static_cast<double>(pass.collectives)}, .within_host = {}};

@@ -24,8 +24,8 @@ struct Sharing {
   SharedChunks within_host;  // among those of a host alone (MeshSpec::within_host)
 };
 // With MeshSpec::within_host, a step of `micro_batches` gathers each chunk over all ranks once.
-Sharing SharingOf(const MeshSpec& mesh, const forecast::Job& job, const forecast::Gathered& pass,
-                  std::uint64_t micro_batches);
+Sharing SharingOf(const MeshSpec& mesh, const forecast::Job& job,
+                  const forecast::GatherTraffic& pass, std::uint64_t micro_batches);
 
 double SharingSeconds(const MeshSpec& mesh, const forecast::Job& job, const Sharing& sharing);
 // The bytes that a rank receives.

@@ -32,7 +32,7 @@ void ReadBert(ConfigReader& from, ModelConfig* model) {
   model->positions = keys.Count("max_position_embeddings", 512);
   model->token_types = keys.Count("type_vocab_size", 2);
   model->tied = keys.Flag("tie_word_embeddings", true);
-  model->untrained.head = ReadHead(keys);
+  model->forecast_only.head = ReadHead(keys);
   if (model->classifies()) model->classes = ReadClasses(keys);
   keys.Require(!keys.Flag("is_decoder", false) && !keys.Flag("add_cross_attention", false),
                "'is_decoder' or 'add_cross_attention' is true; BERT is known as an encoder alone");

@@ -14,10 +14,10 @@ void ReadFalcon(ConfigReader& from, ModelConfig* model) {
   model->positions = sizes.Count("max_position_embeddings", 2048);
   if (sizes.Flag("new_decoder_architecture", false)) {
     model->kv_heads = sizes.Count("num_kv_heads", model->heads);
-    model->untrained.norms_per_layer = sizes.Count("num_ln_in_parallel_attn", 2);
+    model->forecast_only.norms_per_layer = sizes.Count("num_ln_in_parallel_attn", 2);
   } else {
     model->kv_heads = sizes.Flag("multi_query", true) ? 1 : model->heads;
-    model->untrained.norms_per_layer = sizes.Flag("parallel_attn", true) ? 1 : 2;
+    model->forecast_only.norms_per_layer = sizes.Flag("parallel_attn", true) ? 1 : 2;
   }
   model->attention_bias = model->mlp_bias = sizes.Flag("bias", false);
   model->tied = sizes.Flag("tie_word_embeddings", true);

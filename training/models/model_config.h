@@ -21,7 +21,7 @@ namespace geminid::trainer {
 inline constexpr uint64_t kByteVocabulary = 256;
 
 // Properties that no trained model has.
-struct Untrained {
+struct ForecastOnlyShape {
   // The first layers are an encoder, whose tokens attend to each other. The others are a decoder,
   // whose tokens attend to earlier ones and, by cross attention, to the encoder's output. 0 for
   // families in which all layers are an encoder.
@@ -95,7 +95,7 @@ struct ModelConfig {
   // In place of tokens of a vocabulary, which then has none.
   std::optional<ImageShape> image = std::nullopt;
   uint64_t classes = 0;  // of a classifier
-  Untrained untrained = {};
+  ForecastOnlyShape forecast_only = {};
 
   // Special tokens of the tokenizer; models of bytes have none.
   std::optional<uint64_t> first_token = std::nullopt;  // before a text
@@ -151,13 +151,13 @@ struct ModelConfig {
   // Norms have gains and shifts; else gains alone.
   bool layer_norms() const { return traits().norms.shift; }
   uint64_t norms_per_layer() const {
-    return untrained.norms_per_layer.value_or(traits().norms.per_layer);
+    return forecast_only.norms_per_layer.value_or(traits().norms.per_layer);
   }
-  bool last_norm() const { return untrained.last_norm.value_or(true); }
+  bool last_norm() const { return forecast_only.last_norm.value_or(true); }
 
   // The MLP has three matrices (SwiGLU); else two. MLPs beside LayerNorm have two, with biases, by
   // default.
-  bool gated_mlp() const { return untrained.gated_mlp.value_or(!layer_norms()); }
+  bool gated_mlp() const { return forecast_only.gated_mlp.value_or(!layer_norms()); }
   uint64_t mlp_inputs() const { return gated_mlp() ? 2 : 1; }  // matrices that read the MLP's input
   bool has_mlp_bias() const { return mlp_bias.value_or(layer_norms()); }
   Activation activation() const { return mlp_activation.value_or(usual_activation()); }
@@ -172,9 +172,9 @@ struct ModelConfig {
 
   bool tied_output() const { return tied.value_or(traits().tied); }
   uint64_t table_columns() const {
-    return untrained.embedding_width == 0 ? hidden : untrained.embedding_width;
+    return forecast_only.embedding_width == 0 ? hidden : forecast_only.embedding_width;
   }
-  Head head() const { return untrained.head.value_or(traits().head); }
+  Head head() const { return forecast_only.head.value_or(traits().head); }
   bool classifies() const {
     return head() == Head::kClassifier || head() == Head::kPooledClassifier;
   }
@@ -189,7 +189,7 @@ struct ModelConfig {
   uint64_t logits() const { return classifies() ? classes : vocabulary; }  // of a target
   uint64_t token_type_rows() const { return token_types.value_or(traits().token_types); }
   bool encodes() const { return traits().encoder; }  // all layers form an encoder
-  uint64_t encoder_layers() const { return encodes() ? layers : untrained.encoder_layers; }
+  uint64_t encoder_layers() const { return encodes() ? layers : forecast_only.encoder_layers; }
   bool is_encoder(uint64_t layer) const { return layer < encoder_layers(); }
   uint64_t decoder_layers() const { return layers - encoder_layers(); }
   // The model has an encoder and a decoder. Each decoder layer has cross attention.

@@ -19,8 +19,8 @@ void ReadOpt(ConfigReader& from, ModelConfig* model) {
   const bool biases = sizes.Flag("enable_bias", true);
   sizes.Require(sizes.Flag("layer_norm_elementwise_affine", true),
                 "'layer_norm_elementwise_affine' is false; norms without parameters are not known");
-  model->untrained.last_norm = norms_before && last_norm;
-  if (width != model->hidden) model->untrained.embedding_width = width;
+  model->forecast_only.last_norm = norms_before && last_norm;
+  if (width != model->hidden) model->forecast_only.embedding_width = width;
   if (!biases) model->attention_bias = model->mlp_bias = false;
   ReadSpecialTokens(from, 2, 2, model);
   ConfigKeys& training = from.training;

@@ -121,7 +121,7 @@ class Builder {
       TokenTable();
       if (config_.tied_output() && model_.part.outputs) model_.specs.back().backward_uses = 2;
     }
-    const Untrained& more = config_.untrained;
+    const ForecastOnlyShape& more = config_.forecast_only;
     if (config_.image) Image(*config_.image);
     if (more.embedding_width > 0) Linear("project_in", more.embedding_width, hidden_);
     if (const uint64_t rows = config_.position_table_rows(); rows > 0) {
@@ -190,7 +190,7 @@ class Builder {
     attention.output = LayerLinear(prefix + names_.attention_output, queries, hidden_,
                                    config_.output_bias(), ResidualDeviation(config_));
     // The first layer of each stack has the distance biases; the other layers use the same biases.
-    const Untrained& more = config_.untrained;
+    const ForecastOnlyShape& more = config_.forecast_only;
     const bool first = layer_ == 0 || layer_ == config_.encoder_layers();
     if (first && more.relative_buckets > 0 && operator_ != Operator::kCrossAttention) {
       AddNormal(prefix + "distances", {more.relative_buckets, config_.heads});

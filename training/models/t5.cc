@@ -7,7 +7,7 @@ namespace {
 
 void ReadT5(ConfigReader& from, ModelConfig* model) {
   ConfigKeys& keys = from.sizes;
-  uint64_t& encoder_layers = model->untrained.encoder_layers;
+  uint64_t& encoder_layers = model->forecast_only.encoder_layers;
   encoder_layers = keys.Count("num_layers");
   model->layers = encoder_layers + keys.Count("num_decoder_layers", encoder_layers);
   model->hidden = keys.Count("d_model");
@@ -16,8 +16,9 @@ void ReadT5(ConfigReader& from, ModelConfig* model) {
   model->intermediate = keys.Count("d_ff");
   model->vocabulary = keys.Count("vocab_size", 32128);
   model->positions = keys.Count("n_positions", 512);
-  model->untrained.relative_buckets = keys.Count("relative_attention_num_buckets", 32);
-  model->untrained.gated_mlp = absl::StartsWith(keys.Word("feed_forward_proj", "relu"), "gated-");
+  model->forecast_only.relative_buckets = keys.Count("relative_attention_num_buckets", 32);
+  model->forecast_only.gated_mlp =
+      absl::StartsWith(keys.Word("feed_forward_proj", "relu"), "gated-");
   model->tied = keys.Flag("tie_word_embeddings", true);
   const std::string head = keys.FirstWord("architectures");
   keys.Require(keys.Flag("is_encoder_decoder", true) && !absl::StrContains(head, "Encoder"),

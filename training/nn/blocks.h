@@ -13,7 +13,7 @@
 
 namespace geminid::collectives {
 class Communicator;
-class HeadSwap;  // training/nn/parallel/sequence/head_swap.h
+class UlyssesExchange;  // training/nn/parallel/sequence/ulysses_exchange.h
 class Memory;    // training/nn/parallel/memory.h
 }  // namespace geminid::collectives
 
@@ -51,8 +51,8 @@ class SequenceRing;  // sequence_ring.h
 
 // How attention reads the tokens of a sequence that other ranks have: by `swap` or by `ring`. Both
 // are null if sequences are whole. Both outlive the objects that get them.
-struct SequenceCut {
-  collectives::HeadSwap* swap = nullptr;
+struct SequenceExchange {
+  collectives::UlyssesExchange* swap = nullptr;
   SequenceRing* ring = nullptr;
   // Host memory for data that moves between ranks. Null: the workspace, if the host computes.
   collectives::Memory* memory = nullptr;
@@ -74,7 +74,7 @@ struct TargetRows {
 
 // The inputs of an attention or MLP sublayer. The sublayers add to a residual stream of [tokens,
 // hidden].
-struct HalfContext {
+struct SublayerContext {
   const ModelConfig* config = nullptr;
   MicroBatchShape shape;
   Tiling tiling;
@@ -86,7 +86,7 @@ struct HalfContext {
   // The tokens of each sequence that this pass computes. Others were computed before or are on
   // other ranks.
   Positions positions = {};
-  SequenceCut cut = {};  // connects to those ranks
+  SequenceExchange cut = {};  // connects to those ranks
   // Connects to the ranks that have the other shards of each layer; null: layers are whole.
   LayerShare* layers = nullptr;
   // The ranks that have the other experts of each layer; null: this rank has all experts.

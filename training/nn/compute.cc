@@ -102,13 +102,14 @@ namespace {
 
 // scale x M, rounded to T: [x.rows, out]. M is [out, in] or [in, out], dense except for its stride.
 template <typename T>
-struct Thin {
+struct LowRankProduct {
   Scratch<T> storage;
   Matrix<T> values;
 
-  static absl::StatusOr<Thin> Compute(const Resources& resources, Matrix<const T> x, const T* m,
-                                      size_t stride, Layout layout, size_t out, float scale) {
-    Thin thin;
+  static absl::StatusOr<LowRankProduct> Compute(const Resources& resources, Matrix<const T> x,
+                                                const T* m, size_t stride, Layout layout,
+                                                size_t out, float scale) {
+    LowRankProduct thin;
     GEMINID_ASSIGN_OR_RETURN(thin.storage, Scratch<T>::Allocate(resources, x.rows * out));
     thin.values = Matrix<T>(thin.storage.data(), x.rows, out);
     const MatmulShape shape = {
@@ -129,9 +130,9 @@ template <typename T, typename Out>
 absl::Status AddAdapter(const Resources& resources, Matrix<const T> x,
                         const AdapterView<T>& adapter, Matrix<Out> y) {
   if (adapter.a == nullptr) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
-                           Thin<T>::Compute(resources, x, adapter.a, adapter.a_stride,
-                                            Layout::kOutIn, adapter.rank, adapter.scale));
+  GEMINID_ASSIGN_OR_RETURN(const LowRankProduct<T> inner,
+                           LowRankProduct<T>::Compute(resources, x, adapter.a, adapter.a_stride,
+                                                      Layout::kOutIn, adapter.rank, adapter.scale));
   const MatmulShape shape = {.m = y.rows,
                              .n = y.cols,
                              .k = adapter.rank,
@@ -147,9 +148,9 @@ template <typename T, typename Out>
 absl::Status AddAdapterBackward(const Resources& resources, Matrix<const T> dy,
                                 const AdapterView<T>& adapter, Matrix<Out> dx) {
   if (adapter.a == nullptr) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
-                           Thin<T>::Compute(resources, dy, adapter.b, adapter.rank, Layout::kInOut,
-                                            adapter.rank, adapter.scale));
+  GEMINID_ASSIGN_OR_RETURN(const LowRankProduct<T> inner,
+                           LowRankProduct<T>::Compute(resources, dy, adapter.b, adapter.rank,
+                                                      Layout::kInOut, adapter.rank, adapter.scale));
   const MatmulShape shape = {.m = dx.rows,
                              .n = dx.cols,
                              .k = adapter.rank,
@@ -164,9 +165,10 @@ template <typename T>
 absl::Status AdapterGradients(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
                               const AdapterView<T>& adapter) {
   if (adapter.da != nullptr) {
-    GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
-                             Thin<T>::Compute(resources, dy, adapter.b, adapter.rank,
-                                              Layout::kInOut, adapter.rank, adapter.scale));
+    GEMINID_ASSIGN_OR_RETURN(
+        const LowRankProduct<T> inner,
+        LowRankProduct<T>::Compute(resources, dy, adapter.b, adapter.rank, Layout::kInOut,
+                                   adapter.rank, adapter.scale));
     const MatmulShape shape = {.m = adapter.rank,
                                .n = x.cols,
                                .k = x.rows,
@@ -179,9 +181,9 @@ absl::Status AdapterGradients(const Resources& resources, Matrix<const T> dy, Ma
         (Multiply<T, T>(resources, shape, inner.values.data, x.data, nullptr, adapter.da)));
   }
   if (adapter.db == nullptr) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(const Thin<T> inner,
-                           Thin<T>::Compute(resources, x, adapter.a, adapter.a_stride,
-                                            Layout::kOutIn, adapter.rank, adapter.scale));
+  GEMINID_ASSIGN_OR_RETURN(const LowRankProduct<T> inner,
+                           LowRankProduct<T>::Compute(resources, x, adapter.a, adapter.a_stride,
+                                                      Layout::kOutIn, adapter.rank, adapter.scale));
   const MatmulShape shape = {.m = dy.cols,
                              .n = adapter.rank,
                              .k = dy.rows,
@@ -287,11 +289,11 @@ absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, const 
 
 template <typename T>
 absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
-                            const LayerPiece& piece, ParameterUse& use, bool adds) {
+                            const LinearSlice& piece, ParameterUse& use, bool adds) {
   if (resources.later == nullptr) {
     LinearView<T> dw = GradientOf<T>(use, piece.place);
-    if (piece.of == LayerPiece::Of::kInputs) dw = dw.Inputs(piece.first, piece.count);
-    if (piece.of == LayerPiece::Of::kOutputs) dw = dw.Outputs(piece.first, piece.count);
+    if (piece.of == LinearSlice::Of::kInputs) dw = dw.Inputs(piece.first, piece.count);
+    if (piece.of == LinearSlice::Of::kOutputs) dw = dw.Outputs(piece.first, piece.count);
     return BackwardWeight<T>(resources, dy, x, dw,
                              adds && use.GradientAccumulates(piece.place.weight));
   }
@@ -318,7 +320,7 @@ absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matr
   template absl::Status BackwardWeight(const Resources&, Matrix<const T>, Matrix<const T>,     \
                                        const LinearView<T>&, bool);                            \
   template absl::Status BackwardWeight(const Resources&, Matrix<const T>, Matrix<const T>,     \
-                                       const LayerPiece&, ParameterUse&, bool);
+                                       const LinearSlice&, ParameterUse&, bool);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(BFloat16)
 #undef GEMINID_INSTANTIATE

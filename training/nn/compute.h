@@ -70,13 +70,13 @@ struct LinearView {
 
 // The gradient of a sublayer's output before its dropout; `gradient` itself without dropout.
 template <typename T>
-struct Dropped {
+struct DropoutGradient {
   Scratch<T> storage;
   const T* data = nullptr;
 
-  static absl::StatusOr<Dropped> Of(const Resources& resources, const DropoutPlace& place,
-                                    size_t tokens, const T* gradient) {
-    Dropped dropped;
+  static absl::StatusOr<DropoutGradient> Of(const Resources& resources, const DropoutPlace& place,
+                                            size_t tokens, const T* gradient) {
+    DropoutGradient dropped;
     dropped.data = gradient;
     if (!place.dropout.active()) return dropped;
     GEMINID_ASSIGN_OR_RETURN(dropped.storage,
@@ -105,7 +105,7 @@ LinearView<T> GradientOf(ParameterUse& use, const LinearPlace& place);
 absl::Status GradientsWritten(ParameterUse& use, std::span<const ParameterId> ids);
 
 // A linear layer, or some of its inputs without the bias, or some of its outputs.
-struct LayerPiece {
+struct LinearSlice {
   enum class Of : uint8_t { kAll, kInputs, kOutputs };
   const LinearPlace& place;
   Of of = Of::kAll;
@@ -113,7 +113,7 @@ struct LayerPiece {
   size_t count = 0;
 };
 
-// Writes zeros to the gradients of an adapter, to which each LayerPiece then adds. Runs now or
+// Writes zeros to the gradients of an adapter, to which each LinearSlice then adds. Runs now or
 // later (Resources::later).
 template <typename T>
 absl::Status ClearAdapterGradients(const Resources& resources, ParameterUse& use,
@@ -146,7 +146,7 @@ absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matr
 // BackwardWeight, now or later. With `adds`, the gradient accumulates if the source says so.
 template <typename T>
 absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
-                            const LayerPiece& piece, ParameterUse& use, bool adds = false);
+                            const LinearSlice& piece, ParameterUse& use, bool adds = false);
 
 }  // namespace geminid::trainer
 

@@ -35,29 +35,30 @@ absl::Status GpuAxisRanks::Copy(ConstBuffer from, Buffer to) {
 }
 
 absl::Status GpuAxisRanks::InPieces(size_t count, size_t most,
-                                    const std::function<absl::Status(Piece)>& work) {
+                                    const std::function<absl::Status(BufferSlice)>& work) {
   for (size_t at = 0; at < count; at += most) {
     GEMINID_RETURN_IF_ERROR(work({.at = at, .count = std::min(most, count - at)}));
   }
   return absl::OkStatus();
 }
 
-absl::Status GpuAxisRanks::ThroughHost(size_t count, DType type, size_t copies,
-                                       const std::function<absl::Status(Piece, std::byte*)>& work) {
+absl::Status GpuAxisRanks::ThroughHost(
+    size_t count, DType type, size_t copies,
+    const std::function<absl::Status(BufferSlice, std::byte*)>& work) {
   const size_t bytes = copies * SizeOf(type);
   const size_t most = std::min(count, std::max<size_t>(1, host_bytes_ / bytes));
   GEMINID_ASSIGN_OR_RETURN(
       const collectives::Memory::Block passing,
       memory_.Allocate("buffer for exchanges of sharded layers", most * bytes));
-  return InPieces(count, most, [&](Piece piece) { return work(piece, passing.data()); });
+  return InPieces(count, most, [&](BufferSlice piece) { return work(piece, passing.data()); });
 }
 
-absl::Status GpuAxisRanks::Down(ConstBuffer from, Piece piece, std::byte* host) {
+absl::Status GpuAxisRanks::Down(ConstBuffer from, BufferSlice piece, std::byte* host) {
   const ConstBuffer some = Of(from, piece.at, piece.count);
   return queue_.Download(some.data, some.bytes(), host);
 }
 
-absl::Status GpuAxisRanks::Up(const std::byte* host, Buffer to, Piece piece) {
+absl::Status GpuAxisRanks::Up(const std::byte* host, Buffer to, BufferSlice piece) {
   const Buffer some = Of(to, piece.at, piece.count);
   return queue_.Upload(host, some.bytes(), some.data);
 }
@@ -68,7 +69,7 @@ absl::Status GpuAxisRanks::AllGather(ConstBuffer in, Buffer out) {
     GEMINID_RETURN_IF_ERROR(Drain(in));
     return devices_->AllGather(in, out);
   }
-  return ThroughHost(in.count, in.dtype, ranks() + 1, [&](Piece piece, std::byte* mine) {
+  return ThroughHost(in.count, in.dtype, ranks() + 1, [&](BufferSlice piece, std::byte* mine) {
     const size_t bytes = piece.count * SizeOf(in.dtype);
     std::byte* const all = mine + bytes;
     GEMINID_RETURN_IF_ERROR(Down(in, piece, mine));
@@ -88,7 +89,7 @@ absl::Status GpuAxisRanks::ReduceScatter(ConstBuffer in, Buffer out) {
     GEMINID_RETURN_IF_ERROR(Drain(in));
     return devices_->ReduceScatter(in, out);
   }
-  return ThroughHost(out.count, out.dtype, ranks() + 1, [&](Piece piece, std::byte* mine) {
+  return ThroughHost(out.count, out.dtype, ranks() + 1, [&](BufferSlice piece, std::byte* mine) {
     const size_t bytes = piece.count * SizeOf(out.dtype);
     std::byte* const all = mine + bytes;
     for (size_t rank = 0; rank < ranks(); ++rank) {
@@ -107,12 +108,12 @@ absl::Status GpuAxisRanks::Reduce(ConstBuffer in, Buffer out, int root) {
   if (devices_ != nullptr) {
     GEMINID_RETURN_IF_ERROR(Drain(in));
     const size_t most = std::max<size_t>(1, kDeviceBytes / (ranks() * SizeOf(in.dtype)));
-    return InPieces(in.count, most, [&](Piece piece) {
+    return InPieces(in.count, most, [&](BufferSlice piece) {
       return devices_->Reduce(Of(in, piece.at, piece.count),
                               gets ? Of(out, piece.at, piece.count) : Buffer(), root);
     });
   }
-  return ThroughHost(in.count, in.dtype, ranks() + 1, [&](Piece piece, std::byte* host) {
+  return ThroughHost(in.count, in.dtype, ranks() + 1, [&](BufferSlice piece, std::byte* host) {
     GEMINID_RETURN_IF_ERROR(Down(in, piece, host));
     const Buffer some(host, piece.count, in.dtype);
     GEMINID_RETURN_IF_ERROR(ranks_.Reduce(some, gets ? some : Buffer(), root));
@@ -124,11 +125,11 @@ absl::Status GpuAxisRanks::AllReduce(ConstBuffer in, Buffer out, ReduceOp op) {
   if (ranks() == 1) return Copy(in, out);
   if (devices_ != nullptr) {
     GEMINID_RETURN_IF_ERROR(Drain(in));
-    return InPieces(in.count, kDeviceBytes / SizeOf(in.dtype), [&](Piece piece) {
+    return InPieces(in.count, kDeviceBytes / SizeOf(in.dtype), [&](BufferSlice piece) {
       return devices_->AllReduce(Of(in, piece.at, piece.count), Of(out, piece.at, piece.count), op);
     });
   }
-  return ThroughHost(in.count, in.dtype, /*copies=*/1, [&](Piece piece, std::byte* host) {
+  return ThroughHost(in.count, in.dtype, /*copies=*/1, [&](BufferSlice piece, std::byte* host) {
     GEMINID_RETURN_IF_ERROR(Down(in, piece, host));
     const Buffer some(host, piece.count, in.dtype);
     GEMINID_RETURN_IF_ERROR(ranks_.AllReduce(some, some, op));
@@ -144,7 +145,7 @@ absl::Status GpuAxisRanks::Broadcast(ConstBuffer own, Buffer out, int root) {
     GEMINID_RETURN_IF_ERROR(Drain(out));
     return devices_->Broadcast(out, root);
   }
-  return ThroughHost(out.count, out.dtype, /*copies=*/1, [&](Piece piece, std::byte* host) {
+  return ThroughHost(out.count, out.dtype, /*copies=*/1, [&](BufferSlice piece, std::byte* host) {
     if (gives) GEMINID_RETURN_IF_ERROR(Down(own, piece, host));
     GEMINID_RETURN_IF_ERROR(ranks_.Broadcast(Buffer(host, piece.count, out.dtype), root));
     return gives ? absl::OkStatus() : Up(host, out, piece);
@@ -161,7 +162,7 @@ absl::Status GpuAxisRanks::SendReceive(ConstBuffer mine, int to, Buffer theirs, 
     GEMINID_RETURN_IF_ERROR(Drain(mine));
     return devices_->SendReceive(mine, to, theirs, from);
   }
-  return ThroughHost(mine.count, mine.dtype, /*copies=*/2, [&](Piece piece, std::byte* host) {
+  return ThroughHost(mine.count, mine.dtype, /*copies=*/2, [&](BufferSlice piece, std::byte* host) {
     std::byte* const came = host + piece.count * SizeOf(mine.dtype);
     GEMINID_RETURN_IF_ERROR(Down(mine, piece, host));
     GEMINID_RETURN_IF_ERROR(ranks_.SendReceive(ConstBuffer(host, piece.count, mine.dtype), to,

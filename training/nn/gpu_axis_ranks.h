@@ -58,18 +58,18 @@ class GpuAxisRanks final : public collectives::AxisRanks {
   absl::Status Copy(collectives::ConstBuffer from, collectives::Buffer to);
 
   // Elements of a buffer, from `at` on.
-  struct Piece {
+  struct BufferSlice {
     size_t at;
     size_t count;
   };
   // Calls `work` for pieces of at most `most` elements, which cover `count`.
   static absl::Status InPieces(size_t count, size_t most,
-                               const std::function<absl::Status(Piece)>& work);
+                               const std::function<absl::Status(BufferSlice)>& work);
   // The same with host memory for `copies` of a piece.
   absl::Status ThroughHost(size_t count, collectives::DType type, size_t copies,
-                           const std::function<absl::Status(Piece, std::byte* host)>& work);
-  absl::Status Down(collectives::ConstBuffer from, Piece piece, std::byte* host);
-  absl::Status Up(const std::byte* host, collectives::Buffer to, Piece piece);
+                           const std::function<absl::Status(BufferSlice, std::byte* host)>& work);
+  absl::Status Down(collectives::ConstBuffer from, BufferSlice piece, std::byte* host);
+  absl::Status Up(const std::byte* host, collectives::Buffer to, BufferSlice piece);
 
   collectives::Communicator& ranks_;
   const std::unique_ptr<collectives::Communicator> devices_;

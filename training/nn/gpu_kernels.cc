@@ -168,10 +168,11 @@ class GpuKernelsOf final : public KernelsOf<T> {
   }
 
   // --- attention ---
-  absl::Status Rotate(const Resources& /*resources*/, Turn turn, const kernels::RotaryShape& shape,
-                      const RotaryTables& tables, T* x) const override {
-    const auto rotate =
-        turn == Turn::kForward ? kernels::RotaryForwardCuda<T> : kernels::RotaryBackwardCuda<T>;
+  absl::Status Rotate(const Resources& /*resources*/, PassDirection turn,
+                      const kernels::RotaryShape& shape, const RotaryTables& tables,
+                      T* x) const override {
+    const auto rotate = turn == PassDirection::kForward ? kernels::RotaryForwardCuda<T>
+                                                        : kernels::RotaryBackwardCuda<T>;
     return Launched(rotate(shape, tables.cos, tables.sin, x, stream()), "Rotary");
   }
 

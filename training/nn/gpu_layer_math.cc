@@ -133,9 +133,10 @@ class GpuOperandMath final : public OperandMath<T> {
 
   absl::Status Rotate(Rotation rotation, const kernels::RotaryShape& shape,
                       const collectives::RotaryTable& angles, T* x) override {
-    return table().Rotate(resources(),
-                          rotation == Rotation::kForward ? Turn::kForward : Turn::kBackward, shape,
-                          {.cos = angles.cos, .sin = angles.sin}, x);
+    return table().Rotate(
+        resources(),
+        rotation == Rotation::kForward ? PassDirection::kForward : PassDirection::kBackward, shape,
+        {.cos = angles.cos, .sin = angles.sin}, x);
   }
   absl::Status AttentionForward(const kernels::AttentionShape& shape, HeadsView<const T> q,
                                 HeadsView<const T> k, HeadsView<const T> v, HeadsView<T> out,

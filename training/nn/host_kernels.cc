@@ -177,8 +177,9 @@ class HostKernelsOf final : public KernelsOf<T> {
                                 Matrix<const T> dy, T* input, T* up) const override;
 
   // --- attention ---
-  absl::Status Rotate(const Resources& resources, Turn turn, const kernels::RotaryShape& shape,
-                      const RotaryTables& tables, T* x) const override;
+  absl::Status Rotate(const Resources& resources, PassDirection turn,
+                      const kernels::RotaryShape& shape, const RotaryTables& tables,
+                      T* x) const override;
   absl::Status AttentionForward(const Resources& resources, const kernels::AttentionShape& shape,
                                 Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
                                 Matrix<T> out, float* lse) const override;
@@ -374,11 +375,11 @@ absl::Status HostKernelsOf<T>::ActivateBackward(const Resources& resources, Acti
 }
 
 template <typename T>
-absl::Status HostKernelsOf<T>::Rotate(const Resources& resources, Turn turn,
+absl::Status HostKernelsOf<T>::Rotate(const Resources& resources, PassDirection turn,
                                       const kernels::RotaryShape& shape, const RotaryTables& tables,
                                       T* x) const {
   const auto rotate =
-      turn == Turn::kForward ? kernels::RotaryForward<T> : kernels::RotaryBackward<T>;
+      turn == PassDirection::kForward ? kernels::RotaryForward<T> : kernels::RotaryBackward<T>;
   const size_t elements = shape.sequence * shape.token_stride;  // of one sequence
   return ForRows(resources, shape.batch, elements, [&](size_t first, size_t count) {
     kernels::RotaryShape part = shape;

@@ -59,35 +59,35 @@ ModelParameters ParametersOfBlocks(const ModelConfig& share, const TensorParamet
   if (blocks.position_table) made.embedding.push_back(*blocks.position_table);
   const uint64_t queries = share.heads * share.head_dim();
   const uint64_t keys = share.kv_heads * share.head_dim();
-  const auto first = [&](const TensorHalf& half, uint64_t begin, uint64_t count) {
-    return Outputs(blocks, half.w1, half.b1, half.layout, begin, count);
+  const auto first = [&](const TensorSublayer& sublayer, uint64_t begin, uint64_t count) {
+    return Outputs(blocks, sublayer.w1, sublayer.b1, sublayer.layout, begin, count);
   };
-  const auto second = [&](const TensorHalf& half) {
-    return Outputs(blocks, half.w2, half.b2, half.layout, 0, share.hidden);
+  const auto second = [&](const TensorSublayer& sublayer) {
+    return Outputs(blocks, sublayer.w2, sublayer.b2, sublayer.layout, 0, share.hidden);
   };
-  for (const TensorHalf& half : blocks.attention) {
+  for (const TensorSublayer& sublayer : blocks.attention) {
     AttentionPlaces& attention = made.attention.emplace_back();
-    attention.norm = half.norm;
-    if (half.joins_heads) {
-      attention.qkv = first(half, 0, queries + 2 * keys);
+    attention.norm = sublayer.norm;
+    if (sublayer.joins_heads) {
+      attention.qkv = first(sublayer, 0, queries + 2 * keys);
     } else {
-      attention.q = first(half, 0, queries);
-      attention.k = first(half, queries, keys);
-      attention.v = first(half, queries + keys, keys);
+      attention.q = first(sublayer, 0, queries);
+      attention.k = first(sublayer, queries, keys);
+      attention.v = first(sublayer, queries + keys, keys);
     }
-    attention.q_norm = half.q_norm;
-    attention.k_norm = half.k_norm;
-    attention.output = second(half);
-    attention.all = half.all;
+    attention.q_norm = sublayer.q_norm;
+    attention.k_norm = sublayer.k_norm;
+    attention.output = second(sublayer);
+    attention.all = sublayer.all;
   }
-  for (const TensorHalf& half : blocks.mlp) {
+  for (const TensorSublayer& sublayer : blocks.mlp) {
     MlpPlaces& mlp = made.mlp.emplace_back();
-    mlp.norm = half.norm;
+    mlp.norm = sublayer.norm;
     mlp.activation = share.activation();
-    mlp.input = first(half, 0, share.intermediate);
-    if (share.gated_mlp()) mlp.up = first(half, share.intermediate, share.intermediate);
-    mlp.output = second(half);
-    mlp.all = half.all;
+    mlp.input = first(sublayer, 0, share.intermediate);
+    if (share.gated_mlp()) mlp.up = first(sublayer, share.intermediate, share.intermediate);
+    mlp.output = second(sublayer);
+    mlp.all = sublayer.all;
   }
   if (!made.part.outputs) return made;
   made.final_norm = blocks.final_norm;

@@ -77,7 +77,7 @@ class LayerShare {
 };
 
 // Does nothing if layers are whole.
-inline absl::Status SumOverRanks(const Resources& resources, const HalfContext& context,
+inline absl::Status SumOverRanks(const Resources& resources, const SublayerContext& context,
                                  Matrix<float> values) {
   if (context.layers == nullptr) return absl::OkStatus();
   return context.layers->Sum(resources, values.data, values.size());

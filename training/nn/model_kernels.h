@@ -59,7 +59,7 @@ struct NormBackwardArgs {
   P* dshift = nullptr;
 };
 
-enum class Turn { kForward, kBackward };
+enum class PassDirection { kForward, kBackward };
 
 // Kernels for weights and activations of type T.
 template <typename T>
@@ -111,7 +111,7 @@ class KernelsOf {
 
   // --- attention ---
   // Rotates whole heads of queries, keys or gradients by their positions.
-  virtual absl::Status Rotate(const Resources& resources, Turn turn,
+  virtual absl::Status Rotate(const Resources& resources, PassDirection turn,
                               const kernels::RotaryShape& shape, const RotaryTables& tables,
                               T* x) const = 0;
   // Chooses the implementation of attention for a shape, if there is a choice. Without this call,

@@ -14,7 +14,7 @@
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "training/nn/gpu_queue.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/sequence/piece_attention.h"
+#include "training/nn/parallel/sequence/sequence_parallel_attention.h"
 #include "training/nn/scratch.h"
 
 namespace geminid::trainer {
@@ -35,7 +35,7 @@ class SequenceRing {
   virtual ~SequenceRing() = default;
 
   // The same attention, for layers that are sharded, too.
-  collectives::PieceAttention& attention() { return *attention_; }
+  collectives::SequenceParallelAttention& attention() { return *attention_; }
 
   // Like the methods of KernelsOf; `mine` has this rank's tokens, and all matrices are dense.
   template <typename T>
@@ -49,7 +49,7 @@ class SequenceRing {
 
  protected:
   explicit SequenceRing(std::unique_ptr<collectives::RingRanks> ranks)
-      : ranks_(std::move(ranks)), attention_(collectives::MakeRingOfPieces(*ranks_)) {}
+      : ranks_(std::move(ranks)), attention_(collectives::MakeRingSequenceAttention(*ranks_)) {}
 
  private:
   // The arithmetic, whose workspaces come from `resources` or from `memory`, which is the same.
@@ -57,7 +57,7 @@ class SequenceRing {
                                                          collectives::Memory& memory) const = 0;
 
   const std::unique_ptr<collectives::RingRanks> ranks_;
-  const std::unique_ptr<collectives::PieceAttention> attention_;
+  const std::unique_ptr<collectives::SequenceParallelAttention> attention_;
 };
 
 }  // namespace geminid::trainer

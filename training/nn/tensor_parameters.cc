@@ -60,13 +60,13 @@ class Builder {
   absl::StatusOr<TensorParameters> Build() {
     if (made_.part.embeds) GEMINID_RETURN_IF_ERROR(Embedding());
     for (size_t layer = 0; layer < whole_.attention.size(); ++layer) {
-      GEMINID_ASSIGN_OR_RETURN(TensorHalf half, Attention(whole_.attention[layer]));
-      made_.attention.push_back(std::move(half));
+      GEMINID_ASSIGN_OR_RETURN(TensorSublayer sublayer, Attention(whole_.attention[layer]));
+      made_.attention.push_back(std::move(sublayer));
       const MlpPlaces& mlp = whole_.mlp[layer];
       std::vector<LinearPlace> first = {mlp.input};
       if (mlp.up) first.push_back(*mlp.up);
-      GEMINID_ASSIGN_OR_RETURN(half, Half(mlp.norm, first, mlp.output));
-      made_.mlp.push_back(std::move(half));
+      GEMINID_ASSIGN_OR_RETURN(sublayer, Sublayer(mlp.norm, first, mlp.output));
+      made_.mlp.push_back(std::move(sublayer));
     }
     if (made_.part.outputs) GEMINID_RETURN_IF_ERROR(Output());
     return std::move(made_);
@@ -77,7 +77,7 @@ class Builder {
   size_t tokens() const { return static_cast<size_t>(grid_.ranks()); }
 
   ParameterId Add(std::vector<ParameterId> ids, std::vector<uint64_t> shape,
-                  std::vector<BlockPiece> pieces) {
+                  std::vector<BlockRectangle> pieces) {
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     std::vector<std::string> names;
     for (const ParameterId id : ids) names.push_back(whole_.specs[static_cast<size_t>(id)].name);
@@ -106,7 +106,7 @@ class Builder {
 
   // Adds a table of words and features. Words beyond the vocabulary are in no piece.
   ParameterId AddTable(ParameterId id, const Block& block, uint64_t words) {
-    std::vector<BlockPiece> pieces;
+    std::vector<BlockRectangle> pieces;
     const uint64_t end = std::min<uint64_t>(words, block.rows.begin + block.rows.count);
     if (end > block.rows.begin) {
       pieces.push_back({.whole = id,
@@ -161,7 +161,7 @@ class Builder {
     const bool out_in = sections.front().layout == Layout::kOutIn;
     std::vector<ParameterId> ids;
     for (const LinearPlace& place : sections) ids.push_back(place.weight);
-    std::vector<BlockPiece> pieces;
+    std::vector<BlockRectangle> pieces;
     for (const OutputRun& run : runs) {
       const LinearPlace& place = sections[run.section];
       const uint64_t output = place.first_output + run.output, input = block.columns.begin;
@@ -184,7 +184,7 @@ class Builder {
     if (!sections.front().bias) return std::nullopt;
     std::vector<ParameterId> ids;
     for (const LinearPlace& place : sections) ids.push_back(*place.bias);
-    std::vector<BlockPiece> pieces;
+    std::vector<BlockRectangle> pieces;
     for (const OutputRun& run : runs) {
       const LinearPlace& place = sections[run.section];
       pieces.push_back({.whole = *place.bias,
@@ -196,29 +196,30 @@ class Builder {
     return Add(std::move(ids), {count}, std::move(pieces));
   }
 
-  absl::StatusOr<TensorHalf> Attention(const AttentionPlaces& places) {
+  absl::StatusOr<TensorSublayer> Attention(const AttentionPlaces& places) {
     const std::vector<LinearPlace> first =
         places.qkv ? std::vector{*places.qkv} : std::vector{places.q, places.k, places.v};
-    GEMINID_ASSIGN_OR_RETURN(TensorHalf half, Half(places.norm, first, places.output));
-    half.joins_heads = places.qkv.has_value();
+    GEMINID_ASSIGN_OR_RETURN(TensorSublayer sublayer, Sublayer(places.norm, first, places.output));
+    sublayer.joins_heads = places.qkv.has_value();
     const auto norm_of_head = [&](const std::optional<NormPlace>& place) {
       std::optional<NormPlace> norm;
       if (!place) return norm;
       norm.emplace().gain = AddVector(place->gain, {0, config_.head_dim()});
-      half.all.push_back(norm->gain);
+      sublayer.all.push_back(norm->gain);
       return norm;
     };
-    half.q_norm = norm_of_head(places.q_norm);
-    half.k_norm = norm_of_head(places.k_norm);
-    return half;
+    sublayer.q_norm = norm_of_head(places.q_norm);
+    sublayer.k_norm = norm_of_head(places.k_norm);
+    return sublayer;
   }
 
-  absl::StatusOr<TensorHalf> Half(const NormPlace& norm, const std::vector<LinearPlace>& first,
-                                  const LinearPlace& second) {
+  absl::StatusOr<TensorSublayer> Sublayer(const NormPlace& norm,
+                                          const std::vector<LinearPlace>& first,
+                                          const LinearPlace& second) {
     const size_t begin = made_.blocks.size();
-    TensorHalf half;
-    half.layout = second.layout;
-    GEMINID_ASSIGN_OR_RETURN(half.norm, Norm(norm));
+    TensorSublayer sublayer;
+    sublayer.layout = second.layout;
+    GEMINID_ASSIGN_OR_RETURN(sublayer.norm, Norm(norm));
     std::vector<size_t> sizes;
     size_t outputs = 0;
     for (const LinearPlace& place : first) outputs += sizes.emplace_back(place.out);
@@ -227,18 +228,18 @@ class Builder {
                              collectives::BlocksOf(grid_, LinearRole::kFirst,
                                                    {tokens(), config_.hidden, outputs}, rank_));
     const auto feature = [&fused](size_t output) { return fused.FeatureOf(output); };
-    half.w1 = AddMatrix(first, RunsOf(first, one.w.rows, feature), one.w);
-    half.b1 = AddBias(first, RunsOf(first, one.bias, feature), one.bias.count);
+    sublayer.w1 = AddMatrix(first, RunsOf(first, one.w.rows, feature), one.w);
+    sublayer.b1 = AddBias(first, RunsOf(first, one.bias, feature), one.bias.count);
     GEMINID_ASSIGN_OR_RETURN(const LinearBlocks two,
                              collectives::BlocksOf(grid_, LinearRole::kSecond,
                                                    {tokens(), second.in, second.out}, rank_));
     const auto same = [](size_t output) { return output; };
-    half.w2 = AddMatrix({second}, RunsOf({second}, two.w.rows, same), two.w);
-    half.b2 = AddBias({second}, RunsOf({second}, two.bias, same), two.bias.count);
+    sublayer.w2 = AddMatrix({second}, RunsOf({second}, two.w.rows, same), two.w);
+    sublayer.b2 = AddBias({second}, RunsOf({second}, two.bias, same), two.bias.count);
     for (size_t id = begin; id < made_.blocks.size(); ++id) {
-      half.all.push_back(static_cast<ParameterId>(id));
+      sublayer.all.push_back(static_cast<ParameterId>(id));
     }
-    return half;
+    return sublayer;
   }
 
   const ModelConfig config_;

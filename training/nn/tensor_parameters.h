@@ -18,7 +18,7 @@
 namespace geminid::trainer {
 
 // A rectangle of a block that comes from one parameter.
-struct BlockPiece {
+struct BlockRectangle {
   ParameterId whole{};  // the parameter
   uint64_t rows = 0;
   uint64_t columns = 0;
@@ -27,7 +27,7 @@ struct BlockPiece {
   uint64_t block_first = 0;  // the same in the block
   uint64_t block_stride = 0;
 
-  friend bool operator==(const BlockPiece&, const BlockPiece&) = default;
+  friend bool operator==(const BlockRectangle&, const BlockRectangle&) = default;
 };
 
 // One rank's block. Elements in no piece belong to words beyond the vocabulary and are zero.
@@ -35,12 +35,12 @@ struct TensorBlock {
   ParameterSpec spec;  // of the block
   // The model's parameters from which the block comes. This rank may have no elements of some.
   std::vector<ParameterId> whole;
-  std::vector<BlockPiece> pieces;
+  std::vector<BlockRectangle> pieces;
   bool keeps = true;  // no lower rank has the same block
 };
 
 // An attention or MLP sublayer: a norm and two linear layers.
-struct TensorHalf {
+struct TensorSublayer {
   NormPlace norm;
   Layout layout = Layout::kOutIn;  // of both matrices
   ParameterId w1{}, w2{};
@@ -57,7 +57,7 @@ struct TensorParameters {
   std::vector<TensorBlock> blocks;  // in order of first use
   ParameterId token_table{};        // like ModelParameters::token_table
   std::optional<ParameterId> position_table;
-  std::vector<TensorHalf> attention, mlp;  // of each layer of the part
+  std::vector<TensorSublayer> attention, mlp;  // of each layer of the part
   NormPlace final_norm;                    // if the part outputs
   ParameterId output{};                    // if the part outputs
 

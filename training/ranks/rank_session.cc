@@ -115,7 +115,7 @@ absl::Status CheckNotEnded(const RankContext& context, const std::string& job,
 absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
                                                        const RankContext& context,
                                                        uint64_t unlimited_bytes,
-                                                       BetweenSteps between) {
+                                                       YieldOptions between) {
   ConnectOptions connect;
   connect.socket = context.socket;
   connect.job = options.job;

@@ -60,14 +60,14 @@ absl::StatusOr<bool> AnyRank(collectives::Communicator& communicator, bool mine)
 
 // A session with an arena of `options`' size, or of `unlimited_bytes` if they have none. Waits in
 // the daemon's queue, and says for what; CANCELLED where a signal asks for an end meanwhile.
-struct BetweenSteps {
+struct YieldOptions {
   bool gives_way = false;  // to jobs of higher priority, which have the arena meanwhile
   bool is_kept = false;    // so that a successor can go on from there
 };
 absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& options,
                                                        const RankContext& context,
                                                        uint64_t unlimited_bytes,
-                                                       BetweenSteps between);
+                                                       YieldOptions between);
 
 // For training, as `stage` of a pipeline. Without a limit there is to be room for activations too,
 // if the daemon has it. Ranks with different parts of the model do not agree on giving way to other

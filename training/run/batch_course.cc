@@ -85,12 +85,12 @@ std::optional<BatchChange> BatchCourse::EndStep(const zero::StepGradients& gradi
   sequences_done_ += rules_.batch * micro_batches();
   ++steps_done_;
   if (!follows_noise()) return std::nullopt;
-  Followed followed = Follow(rules_, state_, steps_done_,
-                             {.gradients = gradients.count,
-                              .sequences = sequences_per_gradient_,
-                              .mean_square = gradients.mean_square,
-                              .square_of_mean = gradients.square_of_mean},
-                             update_cost);
+  BatchDecision followed = Follow(rules_, state_, steps_done_,
+                                  {.gradients = gradients.count,
+                                   .sequences = sequences_per_gradient_,
+                                   .mean_square = gradients.mean_square,
+                                   .square_of_mean = gradients.square_of_mean},
+                                  update_cost);
   state_ = followed.state;
   return followed.change;
 }

@@ -327,7 +327,7 @@ std::string ToJson(const Report& report) {
   WritePlan(json, report);
   if (report.following) {
     json.Key("batch_following");
-    WriteFollowing(json, *report.following);
+    WriteAutoBatchReport(json, *report.following);
   }
   if (report.advice) {
     json.Key("batch_advice");

@@ -96,7 +96,7 @@ struct Report {
   bool everything_fits = false;
   std::string plan_explanation;
   std::optional<BatchAdvice> advice;        // of a run that has ended
-  std::optional<BatchFollowing> following;  // with --accumulate auto; with the newest step
+  std::optional<AutoBatchReport> following;  // with --accumulate auto; with the newest step
   // Of the fp32 masters of all parameters, in order, little-endian; empty: they were not hashed.
   std::string weights_sha256;
 };

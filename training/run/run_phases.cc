@@ -38,7 +38,7 @@ InPhase RunPhases::Passing(std::string what) {
 InPhase RunPhases::Validating(uint64_t micro_batches) {
   micro_batches_ = 0;
   return InPhase(&teller_, "validation", [this, micro_batches] {
-    return HowFar{.done = micro_batches_, .of = micro_batches, .unit = "micro-batches"};
+    return PhaseProgress{.done = micro_batches_, .of = micro_batches, .unit = "micro-batches"};
   });
 }
 
@@ -47,7 +47,7 @@ void RunPhases::BeginMicroBatch(bool is_first_step, uint64_t step, uint64_t micr
   micro_batches_ = micro_batch;
   if (!is_first_step || micro_batch > 0) return;
   teller_.Begin(absl::StrCat("step ", step + 1), [this, of] {
-    return HowFar{.done = micro_batches_, .of = of, .unit = "micro-batches"};
+    return PhaseProgress{.done = micro_batches_, .of = of, .unit = "micro-batches"};
   });
 }
 

@@ -105,7 +105,7 @@ void RunReporter::AddStep(const TrainedStep& step, const BatchCourse& course) {
   report_.overflowed_steps += step.result.overflow ? 1 : 0;
   report_.step_seconds.push_back(step.seconds);
   if (report_.following) {
-    BatchFollowing& following = *report_.following;
+    AutoBatchReport& following = *report_.following;
     following.state = course.state();
     following.steps = course.steps();
     following.sequences_done = course.first_sample();

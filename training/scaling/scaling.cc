@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<SpreadState>> Scaling::SpreadOf(const StateImage&
 // --- taking over ---------------------------------------------------------------------------------
 
 // Also called if these ranks resume from their own memory.
-void Scaling::ChargeWhatIsLeft() {
+void Scaling::ChargeInheritedState() {
   if (!leads_host() || context_.handover == nullptr) return;
   const std::optional<Handover> left = context_.handover->complete();
   const uint64_t bytes = context_.handover->held_bytes();
@@ -183,14 +183,14 @@ bool Scaling::NeedsLauncher() const {
   return now.ok() && then.ok() && then->size() > now->size();
 }
 
-bool Scaling::HasUntold() const {
+bool Scaling::HasUnreportedOutcome() const {
   return context_.handover != nullptr && context_.handover->untold_request() != 0;
 }
 
 // Tells the outcome that an earlier start could not tell.
 void Scaling::TellOutcome() {
   HandoverMemory* const memory = context_.handover.get();
-  if (!leads() || !HasUntold() || asked_.number != 0) return;
+  if (!leads() || !HasUnreportedOutcome() || asked_.number != 0) return;
   const std::optional<Handover> left = memory->complete();
   const int ranks = context_.info.world_size;
   const bool done = left.has_value() && left->ranks_after == ranks && left->host.empty();
@@ -219,7 +219,7 @@ std::string Scaling::WhyUndone(const std::optional<Handover>& left, int ranks) c
                       ", and its output says more");
 }
 
-absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
+absl::StatusOr<JobScaling::RankChange> Scaling::Offer() {
   JobScaling::Offer offer = {.session = session_->id(),
                              .job = options_.job,
                              .run = context_.info.job,
@@ -227,7 +227,7 @@ absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
                              .why_not = WhyNot(),
                              .outcome = outcome_};
   if (share_) offer.share = share_->Make(session_->arena_bytes());
-  absl::StatusOr<JobScaling::Asked> answer = daemon_->Make(offer);
+  absl::StatusOr<JobScaling::RankChange> answer = daemon_->Make(offer);
   next_poll_ = base::MonotonicNow() + (answer.ok() ? kBetweenPolls : kAfterNoAnswer);
   if (!MayBeSaidAgain(answer.status())) outcome_ = {};
   return answer;
@@ -252,11 +252,11 @@ void Scaling::Refuse(const absl::Status& why) {
 void Scaling::Close() {
   if (!leads()) return;
   is_closed_ = true;
-  if (asked_.number == 0 && HasUntold()) {
+  if (asked_.number == 0 && HasUnreportedOutcome()) {
     asked_.number = context_.handover->untold_request();
     context_.handover->NoteTold();
   } else if (asked_.number == 0) {
-    asked_ = Offer().value_or(JobScaling::Asked());
+    asked_ = Offer().value_or(JobScaling::RankChange());
   }
   if (asked_.number != 0) Tell(kRefused, kRunEnds);
 }
@@ -265,9 +265,9 @@ int Scaling::Poll(absl::Time now) {
   if (!leads()) return 0;
   if (NeedsLauncher()) return PollMove();
   // All ranks know by now of a request that was taken. One of an earlier start is told of first.
-  if (asked_.number != 0 || HasUntold()) return 0;
+  if (asked_.number != 0 || HasUnreportedOutcome()) return 0;
   if (now < next_poll_) return 0;
-  const absl::StatusOr<JobScaling::Asked> answer = Offer();
+  const absl::StatusOr<JobScaling::RankChange> answer = Offer();
   if (!answer.ok() || answer->number == 0) return 0;  // the next poll asks again
   asked_ = *answer;
   absl::Status fits = CheckRanks(answer->ranks);

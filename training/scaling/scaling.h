@@ -40,7 +40,7 @@ class Scaling {
 
   // Called before the parameters get their first values. Charges the state that earlier ranks have
   // left to the daemon's ledger, for as long as the state exists.
-  void ChargeWhatIsLeft();
+  void ChargeInheritedState();
   // Loads the state that earlier ranks have left, and returns its position; nothing: they left
   // none.
   absl::StatusOr<std::optional<RunPosition>> TakeOver();
@@ -90,10 +90,10 @@ class Scaling {
   absl::StatusOr<RunPosition> ReadState(const StateImage& image) const;
   bool Stay(const absl::Status& why);
   void Refuse(const absl::Status& why);
-  bool HasUntold() const;
+  bool HasUnreportedOutcome() const;
   void TellOutcome();
   void Tell(const std::string& state, const std::string& message);
-  absl::StatusOr<JobScaling::Asked> Offer();
+  absl::StatusOr<JobScaling::RankChange> Offer();
 
   const TrainOptions& options_;
   const RankContext& context_;
@@ -103,7 +103,7 @@ class Scaling {
   const std::vector<zero::Parameter>* const parameters_;
   const Warn warn_;
   std::unique_ptr<JobScaling> daemon_;  // of the first rank of each host
-  JobScaling::Asked asked_;             // the request that this rank has taken
+  JobScaling::RankChange asked_;        // the request that this rank has taken
   JobScaling::Outcome outcome_;         // that the daemon has not heard of yet
   absl::Time next_poll_ = absl::InfinitePast();
   bool is_closed_ = false;

@@ -19,7 +19,7 @@ Buffer BytesIn(void* data, size_t bytes) { return {data, bytes, DType::kUint8}; 
 ConstBuffer BytesOf(const void* data, size_t bytes) { return {data, bytes, DType::kUint8}; }
 
 // The pieces that one message takes, from `first` on.
-size_t EndOfMessage(const StateImage& image, const std::vector<StateImage::Piece>& pieces,
+size_t EndOfMessage(const StateImage& image, const std::vector<StateImage::ArraySlice>& pieces,
                     size_t first, uint64_t* bytes) {
   size_t end = first;
   for (*bytes = 0; end < pieces.size(); ++end) {
@@ -66,9 +66,9 @@ absl::StatusOr<RangesByRank> SpreadState::Gather(const std::vector<StateRange>& 
 
 // Message by message, of each the one that this rank sends and the one that it gets at once, so
 // that no two ranks wait for each other.
-absl::Status SpreadState::ExchangeWith(const std::vector<Piece>& out, int to,
-                                       const std::vector<Piece>& in, int from, const Move& fill,
-                                       const Move& drain, absl::Status* mine) {
+absl::Status SpreadState::ExchangeWith(const std::vector<ArraySlice>& out, int to,
+                                       const std::vector<ArraySlice>& in, int from,
+                                       const Move& fill, const Move& drain, absl::Status* mine) {
   std::vector<std::byte> sent, got;
   for (size_t out_at = 0, in_at = 0; out_at < out.size() || in_at < in.size();) {
     uint64_t out_bytes = 0, in_bytes = 0;
@@ -139,8 +139,10 @@ absl::Status SpreadState::Leave(std::span<std::byte> image) {
   const absl::Status written = here() != nullptr ? image_->Write(image) : absl::OkStatus();
   const absl::Status exchanged = Exchange(
       leaving_->transfers,
-      [&](const Piece& piece, std::span<std::byte> bytes) { return image_->Load(piece, bytes); },
-      [&](const Piece& piece, std::span<std::byte> bytes) {
+      [&](const ArraySlice& piece, std::span<std::byte> bytes) {
+        return image_->Load(piece, bytes);
+      },
+      [&](const ArraySlice& piece, std::span<std::byte> bytes) {
         std::ranges::copy(bytes, image_->In(image, piece).begin());
         return absl::OkStatus();
       });
@@ -176,12 +178,14 @@ absl::StatusOr<RunPosition> SpreadState::Take(std::span<std::byte> image) {
   GEMINID_RETURN_IF_ERROR(transfers.status());  // of all ranks alike
   GEMINID_RETURN_IF_ERROR(Exchange(
       *transfers,
-      [&](const Piece& piece, std::span<std::byte> bytes) {
+      [&](const ArraySlice& piece, std::span<std::byte> bytes) {
         std::ranges::copy(image_->In(image, piece), bytes.begin());
         return absl::OkStatus();
       },
-      [&](const Piece& piece, std::span<std::byte> bytes) { return image_->Store(piece, bytes); }));
-  for (const Piece& piece : image_->PiecesOf(RangeSet(have).Common(shards))) {
+      [&](const ArraySlice& piece, std::span<std::byte> bytes) {
+        return image_->Store(piece, bytes);
+      }));
+  for (const ArraySlice& piece : image_->PiecesOf(RangeSet(have).Common(shards))) {
     GEMINID_RETURN_IF_ERROR(image_->Store(piece, image_->In(image, piece)));
   }
   return *position;

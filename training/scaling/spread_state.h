@@ -46,16 +46,17 @@ class SpreadState {
   uint64_t received_bytes() const { return received_bytes_; }  // by this rank, from others
 
  private:
-  using Piece = StateImage::Piece;
-  using Move = std::function<absl::Status(const Piece& piece, std::span<std::byte> bytes)>;
+  using ArraySlice = StateImage::ArraySlice;
+  using Move = std::function<absl::Status(const ArraySlice& piece, std::span<std::byte> bytes)>;
 
   size_t host() const;
   bool leads_host() const;
   absl::StatusOr<RangesByRank> Gather(const std::vector<StateRange>& mine) const;
   absl::Status Exchange(const std::vector<StateTransfer>& transfers, const Move& fill,
                         const Move& drain);
-  absl::Status ExchangeWith(const std::vector<Piece>& out, int to, const std::vector<Piece>& in,
-                            int from, const Move& fill, const Move& drain, absl::Status* mine);
+  absl::Status ExchangeWith(const std::vector<ArraySlice>& out, int to,
+                            const std::vector<ArraySlice>& in, int from, const Move& fill,
+                            const Move& drain, absl::Status* mine);
   absl::StatusOr<RunPosition> TakePosition(std::span<std::byte> image) const;
 
   collectives::Communicator* const communicator_;

@@ -97,7 +97,7 @@ uint64_t StateImage::Fingerprint() const {
 }
 
 absl::Status StateImage::Write(std::span<std::byte> image) const {
-  for (const Piece& piece : PiecesOf(Shards())) {
+  for (const ArraySlice& piece : PiecesOf(Shards())) {
     GEMINID_RETURN_IF_ERROR(Load(piece, In(image, piece)));
   }
   return absl::OkStatus();
@@ -105,7 +105,7 @@ absl::Status StateImage::Write(std::span<std::byte> image) const {
 
 absl::Status StateImage::Read(std::span<const std::byte> image) const {
   if (image.size() < bytes_) return OtherModel(image.size(), bytes_);
-  for (const Piece& piece : PiecesOf(Shards())) {
+  for (const ArraySlice& piece : PiecesOf(Shards())) {
     const Array& array = arrays_[piece.array];
     const uint64_t place = array.place + piece.first * SizeOf(array.type);
     GEMINID_RETURN_IF_ERROR(Store(piece, image.subspan(place, BytesOf(piece))));
@@ -129,8 +129,9 @@ std::vector<StateRange> StateImage::Shards() const {
   return shards;
 }
 
-std::vector<StateImage::Piece> StateImage::PiecesOf(const std::vector<StateRange>& ranges) const {
-  std::vector<Piece> pieces;
+std::vector<StateImage::ArraySlice> StateImage::PiecesOf(
+    const std::vector<StateRange>& ranges) const {
+  std::vector<ArraySlice> pieces;
   for (const StateRange& range : ranges) {
     const auto first = std::ranges::lower_bound(
         arrays_, range.parameter, {}, [](const Array& of) { return static_cast<uint32_t>(of.id); });
@@ -145,16 +146,16 @@ std::vector<StateImage::Piece> StateImage::PiecesOf(const std::vector<StateRange
   return pieces;
 }
 
-uint64_t StateImage::BytesOf(const Piece& piece) const {
+uint64_t StateImage::BytesOf(const ArraySlice& piece) const {
   return piece.elements * SizeOf(arrays_[piece.array].type);
 }
 
-std::span<std::byte> StateImage::In(std::span<std::byte> image, const Piece& piece) const {
+std::span<std::byte> StateImage::In(std::span<std::byte> image, const ArraySlice& piece) const {
   const Array& array = arrays_[piece.array];
   return image.subspan(array.place + piece.first * SizeOf(array.type), BytesOf(piece));
 }
 
-absl::Status StateImage::Load(const Piece& piece, std::span<std::byte> bytes) const {
+absl::Status StateImage::Load(const ArraySlice& piece, std::span<std::byte> bytes) const {
   const Array& array = arrays_[piece.array];
   std::vector<float> values(piece.elements);
   GEMINID_RETURN_IF_ERROR(state_->ReadShard(array.id, array.kind, piece.first, values));
@@ -162,7 +163,7 @@ absl::Status StateImage::Load(const Piece& piece, std::span<std::byte> bytes) co
   return absl::OkStatus();
 }
 
-absl::Status StateImage::Store(const Piece& piece, std::span<const std::byte> bytes) const {
+absl::Status StateImage::Store(const ArraySlice& piece, std::span<const std::byte> bytes) const {
   const Array& array = arrays_[piece.array];
   std::vector<float> values(piece.elements);
   Unpack(bytes.data(), array.type, values);
@@ -177,7 +178,7 @@ uint64_t StateImage::BytesWithTable(const std::vector<StateRange>& ranges) const
 
 std::vector<StatePart> StateImage::PartsWithTable(const std::vector<StateRange>& ranges) const {
   std::vector<StatePart> parts = {{0, position_bytes()}};
-  for (const Piece& piece : PiecesOf(ranges)) {
+  for (const ArraySlice& piece : PiecesOf(ranges)) {
     const Array& array = arrays_[piece.array];
     parts.push_back({array.place + piece.first * SizeOf(array.type), BytesOf(piece)});
   }

@@ -28,7 +28,7 @@ struct RunPosition {
 class StateImage {
  public:
   // Elements of one array, some MiB at most.
-  struct Piece {
+  struct ArraySlice {
     size_t array = 0;
     uint64_t first = 0;
     uint64_t elements = 0;
@@ -54,13 +54,13 @@ class StateImage {
 
   std::vector<StateRange> Shards() const;  // of this rank
   // All arrays of these ranges, in their order.
-  std::vector<Piece> PiecesOf(const std::vector<StateRange>& ranges) const;
-  uint64_t BytesOf(const Piece& piece) const;
+  std::vector<ArraySlice> PiecesOf(const std::vector<StateRange>& ranges) const;
+  uint64_t BytesOf(const ArraySlice& piece) const;
   // Where it lies. The image is that large.
-  std::span<std::byte> In(std::span<std::byte> image, const Piece& piece) const;
+  std::span<std::byte> In(std::span<std::byte> image, const ArraySlice& piece) const;
   // Of this rank's shards, as the image has them.
-  absl::Status Load(const Piece& piece, std::span<std::byte> bytes) const;
-  absl::Status Store(const Piece& piece, std::span<const std::byte> bytes) const;
+  absl::Status Load(const ArraySlice& piece, std::span<std::byte> bytes) const;
+  absl::Status Store(const ArraySlice& piece, std::span<const std::byte> bytes) const;
 
   // The image of a host that has these ranges alone: it ends with a table of them. Without a table
   // it has all.

@@ -78,7 +78,7 @@ uint64_t PiecesBytes(const TrainOptions& options, ModelConfig model, MicroBatchS
   if (options.parallel.rings()) {
     return RingBytesBound(model, type, shape, pieces, tiling, threads);
   }
-  const uint64_t swaps = HeadSwapBytesBound(model, type, shape, pieces, tiling);
+  const uint64_t swaps = UlyssesExchangeBytesBound(model, type, shape, pieces, tiling);
   // Beside it the scratch of a half layer that attends to whole sequences.
   model.layers = 0;
   shape.sequence_length = options.model.context;

@@ -9,7 +9,7 @@
 #include "kernels/model/attention/attention_parts.h"
 #include "training/meshes/axes.h"
 #include "training/meshes/meshes.h"
-#include "training/nn/parallel/sequence/piece_attention.h"
+#include "training/nn/parallel/sequence/sequence_parallel_attention.h"
 #include "training/nn/parallel/tensor/layer_scratch.h"
 #include "training/nn/parallel/tensor/tensor_layout.h"
 #include "training/nn/tensor_parameters.h"
@@ -76,9 +76,9 @@ struct LayerBytes {
 collectives::ScratchBytes PiecesOf(const TrainOptions& options, const kernels::AttentionShape& mine,
                                    size_t threads) {
   const int pieces = options.parallel.sequence;
-  const auto bytes = [&](collectives::RingTurn turn) {
+  const auto bytes = [&](collectives::RingPass turn) {
     if (!options.parallel.rings()) {
-      return collectives::HeadsOfPiecesBytes(mine, pieces, turn, threads);
+      return collectives::UlyssesSequenceAttentionBytes(mine, pieces, turn, threads);
     }
     return collectives::RingAttentionBytes({.batch = mine.batch,
                                             .sequence = mine.sequence * static_cast<size_t>(pieces),
@@ -88,8 +88,8 @@ collectives::ScratchBytes PiecesOf(const TrainOptions& options, const kernels::A
                                             .scale = mine.scale},
                                            pieces, turn, threads);
   };
-  return {.forward = bytes(collectives::RingTurn::kForward),
-          .backward = bytes(collectives::RingTurn::kBackward)};
+  return {.forward = bytes(collectives::RingPass::kForward),
+          .backward = bytes(collectives::RingPass::kBackward)};
 }
 
 LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, size_t threads) {

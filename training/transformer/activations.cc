@@ -185,11 +185,11 @@ uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_
   for (const ParameterSpec& spec : parameters.specs) {
     if (spec.data_type) staying_bytes += spec.elements() * zero::SizeOf(*spec.data_type);
   }
-  for (const AttentionPlaces& half : parameters.attention) note(half.all);
-  for (const MlpPlaces& half : parameters.mlp) note(half.all);
-  for (const RoutedPlaces& half : parameters.routed) {
-    for (const ExpertPlaces& expert : half.experts) {
-      std::vector<ParameterId> together = half.all;
+  for (const AttentionPlaces& sublayer : parameters.attention) note(sublayer.all);
+  for (const MlpPlaces& sublayer : parameters.mlp) note(sublayer.all);
+  for (const RoutedPlaces& sublayer : parameters.routed) {
+    for (const ExpertPlaces& expert : sublayer.experts) {
+      std::vector<ParameterId> together = sublayer.all;
       together.insert(together.end(), expert.all.begin(), expert.all.end());
       note(together);
     }

@@ -14,8 +14,8 @@
 #include "kernels/model/attention/attention.h"
 #include "training/nn/blocks.h"
 #include "training/nn/compute.h"
-#include "training/nn/parallel/sequence/head_swap.h"
-#include "training/transformer/attention_half.h"
+#include "training/nn/parallel/sequence/ulysses_exchange.h"
+#include "training/transformer/attention_sublayer.h"
 #include "training/transformer/norm_layer.h"
 
 namespace geminid::trainer {
@@ -32,7 +32,7 @@ struct Group {
 // Divides the heads into groups of about tiling.attention_columns query columns.
 class Groups {
  public:
-  explicit Groups(const HalfContext& context) : context_(context) {
+  explicit Groups(const SublayerContext& context) : context_(context) {
     const ModelConfig& config = *context.config;
     queries_per_kv_ = config.heads / config.kv_heads;
     const size_t columns_per_kv = queries_per_kv_ * config.head_dim();
@@ -62,7 +62,7 @@ class Groups {
   }
 
  private:
-  const HalfContext& context_;
+  const SublayerContext& context_;
   size_t queries_per_kv_ = 1;
   size_t kv_heads_per_group_ = 1;
 };
@@ -94,7 +94,7 @@ struct Qkv {
 // Rotates dense queries or keys by their positions, or rotates their gradients back. Of each head
 // only the columns in the tables turn. Without tables: nothing.
 template <typename T>
-absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn turn,
+absl::Status Rotate(const Resources& resources, const SublayerContext& context, PassDirection turn,
                     Matrix<T> x) {
   if (context.rotary.cos == nullptr) return absl::OkStatus();
   const size_t head_dim = context.config->head_dim();
@@ -149,7 +149,7 @@ class FusedHeads {
 
 // Norms each head of dense queries or keys in place. Without a norm: nothing.
 template <typename T>
-absl::Status NormHeads(const Resources& resources, const HalfContext& context,
+absl::Status NormHeads(const Resources& resources, const SublayerContext& context,
                        const std::optional<NormPlace>& place, const ParameterUse& use,
                        Matrix<T> x) {
   if (!place) return absl::OkStatus();

@@ -54,7 +54,7 @@ class Decoder final : public Transformer {
   }
 
   std::vector<uint64_t> ItemBytes(const MicroBatchShape& shape) const override {
-    if (!layers_->abilities().items) return {};
+    if (!layers_->capabilities().items) return {};
     MicroBatch batch;
     batch.shape = shape;
     std::vector<uint64_t> bytes;
@@ -92,7 +92,7 @@ class Decoder final : public Transformer {
   absl::StatusOr<double> BackwardPartInput(PassedForward& passed, float gradient_scale,
                                            std::span<const float> out_gradient,
                                            std::span<float> in_gradient) override {
-    if (!layers_->abilities().halves) {
+    if (!layers_->capabilities().halves) {
       return absl::FailedPreconditionError(
           "sharded layers and encoders do not split their backward pass");
     }
@@ -132,24 +132,24 @@ class Decoder final : public Transformer {
     return loss_sum;
   }
 
-  absl::StatusOr<std::unique_ptr<RememberedTokens>> Remember(ParameterSource& source,
-                                                             size_t tokens) override {
-    if (!layers_->abilities().extends) return absl::UnimplementedError(kNoText);
+  absl::StatusOr<std::unique_ptr<KeyValueCache>> MakeKeyValueCache(ParameterSource& source,
+                                                                   size_t tokens) override {
+    if (!layers_->capabilities().extends) return absl::UnimplementedError(kNoText);
     const size_t elements = tokens * config().kv_columns();
-    auto remembered = std::make_unique<Remembered>(tokens);
+    auto cache = std::make_unique<ModelKeyValueCache>(tokens);
     const Resources resources = {source.workspace(), math_};
     for (uint64_t i = 0; i < 2 * config().layers; ++i) {
       GEMINID_ASSIGN_OR_RETURN(auto block, Scratch<T>::Allocate(resources, elements));
-      remembered->blocks.push_back(std::move(block));
+      cache->blocks.push_back(std::move(block));
     }
-    return remembered;
+    return cache;
   }
 
   absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
                                                 std::span<const int32_t> tokens, size_t last,
-                                                RememberedTokens* remembered) override {
-    if (!layers_->abilities().extends) return absl::UnimplementedError(kNoText);
-    auto* const memory = static_cast<Remembered*>(remembered);
+                                                KeyValueCache* cache) override {
+    if (!layers_->capabilities().extends) return absl::UnimplementedError(kNoText);
+    auto* const memory = static_cast<ModelKeyValueCache*>(cache);
     const MicroBatch batch = {.shape = {.sequences = 1, .sequence_length = tokens.size()},
                               .tokens = tokens,
                               .targets = tokens};
@@ -185,8 +185,8 @@ class Decoder final : public Transformer {
   using Run = MicroBatchRun<T>;
   using Kind = Sublayer::Kind;
 
-  struct Remembered final : RememberedTokens {
-    explicit Remembered(size_t tokens_max) : most(tokens_max) {}
+  struct ModelKeyValueCache final : KeyValueCache {
+    explicit ModelKeyValueCache(size_t tokens_max) : most(tokens_max) {}
     size_t count() const override { return tokens; }
 
     const size_t most;
@@ -253,7 +253,7 @@ class Decoder final : public Transformer {
   }
 
   // Caches keys and values in `memory`; if `memory` is null, frees them after their layer.
-  absl::Status RunExtend(Run& run, Remembered* memory) {
+  absl::Status RunExtend(Run& run, ModelKeyValueCache* memory) {
     GEMINID_RETURN_IF_ERROR(RunEmbedding(run, Pass::kEvaluate));
     const size_t elements = run.context.shape.tokens() * config().kv_columns();
     for (size_t layer = 0; layer < parameters().attention.size(); ++layer) {
@@ -360,7 +360,7 @@ class Decoder final : public Transformer {
   }
 
   // The memory in which a sublayer keeps values beside the newest input; null if it keeps none.
-  absl::StatusOr<const KeptSublayer*> Keep(Run& run, Kind kind) {
+  absl::StatusOr<const SublayerActivations*> Keep(Run& run, Kind kind) {
     if (!run.keeps) return nullptr;
     GEMINID_ASSIGN_OR_RETURN(auto kept, layers_->Keep(run.ForInput(), run.context, kind));
     return run.kept.emplace_back(std::move(kept)).get();
@@ -389,7 +389,7 @@ class Decoder final : public Transformer {
   absl::Status RunSublayer(Run& run, Pass pass, const Sublayer& which) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, IdsOf(which)));
     const T* const x = run.Top();
-    GEMINID_ASSIGN_OR_RETURN(const KeptSublayer* const kept, Keep(run, which.kind));
+    GEMINID_ASSIGN_OR_RETURN(const SublayerActivations* const kept, Keep(run, which.kind));
     GEMINID_RETURN_IF_ERROR(run.Push());
     GEMINID_RETURN_IF_ERROR(
         layers_->Forward(run, pass, which, *use, {.x = x, .residual = x, .out = run.Top()}, kept));
@@ -413,8 +413,8 @@ class Decoder final : public Transformer {
     const Sublayer first = {Kind::kAttention, layer}, second = {Kind::kMlp, layer};
     const T* const x = run.Top();
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, IdsOf(first)));
-    GEMINID_ASSIGN_OR_RETURN(const KeptSublayer* const of_first, Keep(run, first.kind));
-    GEMINID_ASSIGN_OR_RETURN(const KeptSublayer* const of_second, Keep(run, second.kind));
+    GEMINID_ASSIGN_OR_RETURN(const SublayerActivations* const of_first, Keep(run, first.kind));
+    GEMINID_ASSIGN_OR_RETURN(const SublayerActivations* const of_second, Keep(run, second.kind));
     GEMINID_RETURN_IF_ERROR(run.Push());
     T* const out = run.Top();
     GEMINID_RETURN_IF_ERROR(

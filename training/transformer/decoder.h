@@ -37,17 +37,17 @@ class DecoderLayers {
   const ModelParameters& parameters() const { return parameters_; }
 
   // What these layers support beyond a backward pass in one call.
-  struct Abilities {
+  struct Capabilities {
     bool halves = true;   // Transformer::BackwardPartInput
     bool items = true;    // Keep takes the same bytes in every micro-batch of a shape
     bool extends = true;  // Transformer::NextLogits
   };
-  virtual Abilities abilities() const = 0;
+  virtual Capabilities capabilities() const = 0;
 
   // INVALID_ARGUMENT: these layers cannot compute this micro-batch.
   virtual absl::Status Check(const MicroBatch& batch) const = 0;
   // The context without dropout and without tables of positions.
-  virtual HalfContext ContextOf(const MicroBatch& batch) const = 0;
+  virtual SublayerContext ContextOf(const MicroBatch& batch) const = 0;
   // The elements of [tokens, hidden] that this rank has between two layers.
   virtual size_t Elements(size_t tokens) const = 0;
   // Call this once for each micro-batch. Fills run.tokens, and run.rotary if there are tables.
@@ -58,18 +58,19 @@ class DecoderLayers {
   virtual absl::Status EmbedBackward(Run& run, ParameterUse& use) = 0;
 
   // Memory for the values that a sublayer keeps.
-  virtual absl::StatusOr<std::unique_ptr<KeptSublayer>> Keep(const Resources& resources,
-                                                             const HalfContext& context,
-                                                             Sublayer::Kind kind) const = 0;
+  virtual absl::StatusOr<std::unique_ptr<SublayerActivations>> Keep(const Resources& resources,
+                                                                    const SublayerContext& context,
+                                                                    Sublayer::Kind kind) const = 0;
   // Fills `kept` unless it is null. If run.keys is set, attention reads the earlier tokens there
   // and adds the new ones. `pass` is for the parameters that a sublayer fetches itself, beside
   // `use`.
   virtual absl::Status Forward(Run& run, zero::Pass pass, const Sublayer& which,
                                const ParameterUse& use, const SublayerForward<T>& flow,
-                               const KeptSublayer* kept) = 0;
+                               const SublayerActivations* kept) = 0;
   // Also writes the gradients of the sublayer's parameters. Recomputes what `kept` lacks.
   virtual absl::Status Backward(Run& run, const Sublayer& which, ParameterUse& use,
-                                const SublayerBackward<T>& flow, const KeptSublayer* kept) = 0;
+                                const SublayerBackward<T>& flow,
+                                const SublayerActivations* kept) = 0;
 
   // The sum of the cross-entropy over the tokens; 0 if another rank returns the sum.
   virtual absl::StatusOr<double> Loss(Run& run, const ParameterUse& use, const T* x) = 0;

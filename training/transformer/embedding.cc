@@ -11,7 +11,7 @@
 namespace geminid::trainer {
 namespace {
 
-kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
+kernels::EmbeddingShape ShapeOf(const SublayerContext& context) {
   if (context.layers != nullptr) {
     const LayerShare::Rows& words = context.layers->words();
     return {.tokens = context.shape.tokens(),
@@ -29,7 +29,7 @@ kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
 
 // The tokens of a sequence whose position rows are on this rank. Positions are rows of the rank's
 // part of the table.
-std::vector<Positions::Run> RunsHere(const HalfContext& context) {
+std::vector<Positions::Run> RunsHere(const SublayerContext& context) {
   std::vector<Positions::Run> runs = context.positions.RunsOf(context.shape.sequence_length);
   for (Positions::Run& run : runs) run.position += context.config->first_position_row();
   if (context.layers == nullptr) return runs;
@@ -53,7 +53,7 @@ struct PositionRows {
   Scratch<T> storage;
   const T* data = nullptr;  // null: the model learns no positions
 
-  static absl::StatusOr<PositionRows> Of(const Resources& resources, const HalfContext& context,
+  static absl::StatusOr<PositionRows> Of(const Resources& resources, const SublayerContext& context,
                                          const ModelParameters& parameters,
                                          const ParameterUse& use) {
     GEMINID_ASSIGN_OR_RETURN(PositionRows rows, Alone(resources, context, parameters, use));
@@ -76,7 +76,8 @@ struct PositionRows {
   }
 
  private:
-  static absl::StatusOr<PositionRows> Alone(const Resources& resources, const HalfContext& context,
+  static absl::StatusOr<PositionRows> Alone(const Resources& resources,
+                                            const SublayerContext& context,
                                             const ModelParameters& parameters,
                                             const ParameterUse& use) {
     PositionRows rows;
@@ -107,7 +108,7 @@ struct PositionRows {
 // Zeroes the rows of the position table's gradient that no token here has. Zero is all bits zero in
 // both types.
 template <typename T>
-absl::Status ZeroRows(const Resources& resources, const HalfContext& context, T* table,
+absl::Status ZeroRows(const Resources& resources, const SublayerContext& context, T* table,
                       size_t first, size_t end) {
   const size_t hidden = context.config->hidden;
   return KernelsFor<T>(resources).Zero(resources, table + first * hidden,
@@ -116,7 +117,7 @@ absl::Status ZeroRows(const Resources& resources, const HalfContext& context, T*
 
 // Sums the gradients of a run of tokens over the sequences.
 template <typename T>
-absl::Status PositionBackwardOfRun(const Resources& resources, const HalfContext& context,
+absl::Status PositionBackwardOfRun(const Resources& resources, const SublayerContext& context,
                                    const Positions::Run& run, const T* gradient, T* table,
                                    bool accumulates) {
   const KernelsOf<T>& math = KernelsFor<T>(resources);
@@ -139,7 +140,7 @@ absl::Status PositionBackwardOfRun(const Resources& resources, const HalfContext
 
 // All tokens are of the first type, so its row gets the whole gradient.
 template <typename T>
-absl::Status TypeBackward(const Resources& resources, const HalfContext& context,
+absl::Status TypeBackward(const Resources& resources, const SublayerContext& context,
                           const ModelParameters& parameters, ParameterUse& use, const T* gradient) {
   T* const types = parameters.type_table ? GradientOf<T>(use, *parameters.type_table) : nullptr;
   if (types == nullptr) return absl::OkStatus();
@@ -158,7 +159,7 @@ template <typename T>
 class ImageRows {
  public:
   static absl::StatusOr<ImageRows> Allocate(const Resources& resources,
-                                            const HalfContext& context) {
+                                            const SublayerContext& context) {
     ImageRows made;
     const ImageShape& image = *context.config->image;
     made.patches_ = context.shape.sequences * image.patches();
@@ -189,7 +190,7 @@ class ImageRows {
       GEMINID_RETURN_IF_ERROR(
           KernelsFor<T>(resources).Copy(resources, OfClass(), Matrix<T>(class_token, 1, hidden_)));
     }
-    return BackwardWeight<T>(resources, OfPatches(), Elements(patches), LayerPiece{places.patches},
+    return BackwardWeight<T>(resources, OfPatches(), Elements(patches), LinearSlice{places.patches},
                              use);
   }
 
@@ -215,7 +216,7 @@ absl::StatusOr<Scratch<T>> UploadPatches(const Resources& resources, const Micro
 }
 
 template <typename T>
-absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
+absl::Status EmbeddingForward(const Resources& resources, const SublayerContext& context,
                               const ModelParameters& parameters, const ParameterUse& use,
                               const EmbeddingInput<T>& input, T* x) {
   const KernelsOf<T>& math = KernelsFor<T>(resources);
@@ -235,7 +236,7 @@ absl::Status EmbeddingForward(const Resources& resources, const HalfContext& con
 }
 
 template <typename T>
-absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
+absl::Status EmbeddingBackward(const Resources& resources, const SublayerContext& context,
                                const ModelParameters& parameters, ParameterUse& use,
                                const EmbeddingInput<T>& input, const T* gradient) {
   const KernelsOf<T>& math = KernelsFor<T>(resources);
@@ -274,10 +275,10 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
 
 #define GEMINID_INSTANTIATE(T)                                                            \
   template absl::StatusOr<Scratch<T>> UploadPatches(const Resources&, const MicroBatch&); \
-  template absl::Status EmbeddingForward(const Resources&, const HalfContext&,            \
+  template absl::Status EmbeddingForward(const Resources&, const SublayerContext&,        \
                                          const ModelParameters&, const ParameterUse&,     \
                                          const EmbeddingInput<T>&, T*);                   \
-  template absl::Status EmbeddingBackward(const Resources&, const HalfContext&,           \
+  template absl::Status EmbeddingBackward(const Resources&, const SublayerContext&,       \
                                           const ModelParameters&, ParameterUse&,          \
                                           const EmbeddingInput<T>&, const T*);
 GEMINID_INSTANTIATE(float)

@@ -79,7 +79,7 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
 // of logits, or some of the words (share_loss.h).
 class Losses {
  public:
-  static absl::StatusOr<Losses> Of(const Resources& resources, const HalfContext& context,
+  static absl::StatusOr<Losses> Of(const Resources& resources, const SublayerContext& context,
                                    const int32_t* targets) {
     Losses losses;
     const size_t tokens =
@@ -140,8 +140,8 @@ struct RowsWithTargets {
   const T* x = nullptr;
   size_t count = 0;
 
-  static absl::StatusOr<RowsWithTargets> Of(const Resources& resources, const HalfContext& context,
-                                            const T* x) {
+  static absl::StatusOr<RowsWithTargets> Of(const Resources& resources,
+                                            const SublayerContext& context, const T* x) {
     RowsWithTargets rows;
     rows.x = x;
     rows.count = context.shape.tokens();
@@ -158,7 +158,7 @@ struct RowsWithTargets {
   }
 
   // The stream's gradient from the gradient of the rows: zeros for the other rows.
-  static absl::Status Spread(const Resources& resources, const HalfContext& context,
+  static absl::Status Spread(const Resources& resources, const SublayerContext& context,
                              const T* of_rows, T* gradient) {
     return KernelsFor<T>(resources).EmbeddingBackward(resources, ShapeOfRows(context),
                                                       context.targets.rows, of_rows, gradient,
@@ -167,7 +167,7 @@ struct RowsWithTargets {
 
  private:
   // The stream serves as the table of an embedding.
-  static kernels::EmbeddingShape ShapeOfRows(const HalfContext& context) {
+  static kernels::EmbeddingShape ShapeOfRows(const SublayerContext& context) {
     return {.tokens = context.targets.count,
             .hidden = context.config->hidden,
             .vocabulary = context.shape.tokens(),
@@ -190,7 +190,7 @@ std::vector<int32_t> RowsOfImages(const MicroBatchShape& shape) {
 // The gradient of what the output layer reads: of a rank that has some of the words, the sum over
 // the ranks.
 template <typename T>
-absl::Status OutputBackward(const Resources& resources, const HalfContext& context,
+absl::Status OutputBackward(const Resources& resources, const SublayerContext& context,
                             Matrix<const T> dlogits, const LinearView<const T>& output,
                             Matrix<T> dn) {
   if (context.layers == nullptr) return BackwardInput<T, T>(resources, dlogits, output, dn);
@@ -250,7 +250,7 @@ namespace {
 
 // OutputAndLoss of the rows that have targets, by way of a head where there is one.
 template <typename T>
-absl::StatusOr<double> ChosenRowsAndLoss(const Resources& resources, const HalfContext& context,
+absl::StatusOr<double> ChosenRowsAndLoss(const Resources& resources, const SublayerContext& context,
                                          const ModelParameters& parameters, ParameterUse& use,
                                          const T* x, const int32_t* targets, float gradient_scale,
                                          T* gradient) {
@@ -292,7 +292,7 @@ absl::StatusOr<double> ChosenRowsAndLoss(const Resources& resources, const HalfC
 }  // namespace
 
 template <typename T>
-absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfContext& context,
+absl::StatusOr<double> OutputAndLoss(const Resources& resources, const SublayerContext& context,
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient) {
@@ -332,7 +332,7 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
 }
 
 template <typename T>
-absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
+absl::StatusOr<double> OutputLoss(const Resources& resources, const SublayerContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets) {
   const size_t hidden = context.config->hidden;
@@ -358,7 +358,7 @@ absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext&
 }
 
 template <typename T>
-absl::Status LogitsOfToken(const Resources& resources, const HalfContext& context,
+absl::Status LogitsOfToken(const Resources& resources, const SublayerContext& context,
                            const ModelParameters& parameters, const ParameterUse& use, const T* x,
                            std::span<float> logits) {
   const size_t hidden = context.config->hidden;
@@ -376,13 +376,13 @@ absl::Status LogitsOfToken(const Resources& resources, const HalfContext& contex
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                   \
-  template absl::StatusOr<double> OutputAndLoss(const Resources&, const HalfContext&,            \
+  template absl::StatusOr<double> OutputAndLoss(const Resources&, const SublayerContext&,        \
                                                 const ModelParameters&, ParameterUse&, const T*, \
                                                 const int32_t*, float, T*);                      \
-  template absl::StatusOr<double> OutputLoss(const Resources&, const HalfContext&,               \
+  template absl::StatusOr<double> OutputLoss(const Resources&, const SublayerContext&,           \
                                              const ModelParameters&, const ParameterUse&,        \
                                              const T*, const int32_t*);                          \
-  template absl::Status LogitsOfToken(const Resources&, const HalfContext&,                      \
+  template absl::Status LogitsOfToken(const Resources&, const SublayerContext&,                  \
                                       const ModelParameters&, const ParameterUse&, const T*,     \
                                       std::span<float>);
 GEMINID_INSTANTIATE(float)

@@ -36,13 +36,13 @@ struct EmbeddingInput {
 // table of images has a row for each of their patches, patch W + b, and behind them the class
 // token.
 template <typename T>
-absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
+absl::Status EmbeddingForward(const Resources& resources, const SublayerContext& context,
                               const ModelParameters& parameters, const ParameterUse& use,
                               const EmbeddingInput<T>& input, T* x);
 
 // Writes the gradients of the tables, or adds to them.
 template <typename T>
-absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
+absl::Status EmbeddingBackward(const Resources& resources, const SublayerContext& context,
                                const ModelParameters& parameters, ParameterUse& use,
                                const EmbeddingInput<T>& input, const T* gradient);
 
@@ -51,20 +51,20 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
 // Computes the gradients of gradient_scale times that sum: writes x's to `gradient`, and those of
 // the parameters. Logits are fp32, tiling.tokens rows at a time.
 template <typename T>
-absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfContext& context,
+absl::StatusOr<double> OutputAndLoss(const Resources& resources, const SublayerContext& context,
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient);
 
 // The same sum without gradients. Adds to context.targets.right, if it is there.
 template <typename T>
-absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
+absl::StatusOr<double> OutputLoss(const Resources& resources, const SublayerContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets);
 
 // The logits of one token; `x` is its row.
 template <typename T>
-absl::Status LogitsOfToken(const Resources& resources, const HalfContext& context,
+absl::Status LogitsOfToken(const Resources& resources, const SublayerContext& context,
                            const ModelParameters& parameters, const ParameterUse& use, const T* x,
                            std::span<float> logits);
 

@@ -59,7 +59,7 @@ class HostRows {
 };
 
 // Host memory for copies of a sublayer's rows. If the host computes, there are none.
-inline collectives::Memory& MemoryOfRows(const HalfContext& context) {
+inline collectives::Memory& MemoryOfRows(const SublayerContext& context) {
   return context.cut.memory == nullptr ? collectives::HeapMemory() : *context.cut.memory;
 }
 

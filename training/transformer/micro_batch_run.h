@@ -20,7 +20,7 @@
 #include "training/nn/parameter_source.h"
 #include "training/nn/rotary_upload.h"
 #include "training/nn/scratch.h"
-#include "training/transformer/attention_half.h"
+#include "training/transformer/attention_sublayer.h"
 #include "training/transformer/sublayer.h"
 #include "training/transformer/transformer.h"
 
@@ -41,7 +41,7 @@ struct MicroBatchRun final : PassedForward {
 
   ParameterSource& source;
   Resources resources;
-  HalfContext context;
+  SublayerContext context;
   size_t elements = 0;  // of the residual stream, on this rank
   std::shared_ptr<const UploadedRotary::Tables> rotary;
   Scratch<T> patches;       // of images, where the part embeds
@@ -57,8 +57,8 @@ struct MicroBatchRun final : PassedForward {
   bool goes_back = false;  // else an input is freed when its readers have run
   // Each sublayer's kept values, if activations are kept. They lie between an input and the next.
   bool keeps = false;
-  std::vector<std::unique_ptr<KeptSublayer>> kept;
-  RememberedKeys<T> keys;  // the KV cache of the layer that runs; null: it extends no sequence
+  std::vector<std::unique_ptr<SublayerActivations>> kept;
+  LayerKeyValueCache<T> keys;  // the KV cache of the layer that runs; null: it extends no sequence
   bool in_halves = false;  // the backward pass runs in two halves; `later` is for the second
   std::vector<LaterOperator> later;
 

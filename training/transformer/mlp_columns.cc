@@ -19,11 +19,12 @@ template <typename T>
 struct Columns {
   Scratch<T> storage;
   Matrix<T> input, up, activated;
-  KeptColumns<T> kept;  // of these columns; null if `input` and `up` point to kept values
+  MlpColumnActivations<T> kept;  // of these columns; null if `input` and `up` point to kept values
 
   // `input` and `up` point to the kept values if `kept` has all rows.
   static absl::StatusOr<Columns> Allocate(const Resources& resources, size_t rows, size_t first,
-                                          size_t count, bool gated, const KeptColumns<T>& kept) {
+                                          size_t count, bool gated,
+                                          const MlpColumnActivations<T>& kept) {
     Columns result;
     const size_t size = rows * count, inputs = gated ? 2 : 1;
     const bool there = kept && kept.rows == rows;
@@ -120,7 +121,7 @@ struct Backward {
   ParameterUse& use;
   const Matrix<const T> x, dy;
   const Matrix<float> dx;
-  const KeptColumns<T>& kept;
+  const MlpColumnActivations<T>& kept;
   const RowWeights& weights;
   const bool adds;  // to dx; else overwrites dx
 
@@ -143,7 +144,7 @@ struct Backward {
       }
       GEMINID_RETURN_IF_ERROR(
           BackwardWeight<T>(resources, dy, columns.activated,
-                            {places.output, LayerPiece::Of::kInputs, first, count}, use));
+                            {places.output, LinearSlice::Of::kInputs, first, count}, use));
       GEMINID_RETURN_IF_ERROR(ActivateBackward<T>(resources, places, dactivated, columns));
     }
     GEMINID_RETURN_IF_ERROR(ProjectBack(places.input, columns.input, first, adds || first != 0));
@@ -157,7 +158,7 @@ struct Backward {
     GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
         resources, gradient, WeightOf<T>(use, place).Outputs(first, count), dx, accumulate));
     return BackwardWeight<T>(resources, gradient, x,
-                             {place, LayerPiece::Of::kOutputs, first, count}, use);
+                             {place, LinearSlice::Of::kOutputs, first, count}, use);
   }
 };
 
@@ -166,7 +167,7 @@ struct Backward {
 template <typename T>
 absl::Status MlpForward(const Resources& resources, const MlpMatrices& places,
                         const ParameterUse& use, size_t piece, Matrix<const T> x, Matrix<float> sum,
-                        const KeptColumns<T>& kept) {
+                        const MlpColumnActivations<T>& kept) {
   const LinearView<const T> output = WeightOf<T>(use, places.output);
   const size_t width = places.input.out;
   for (size_t first = 0; first < width; first += piece) {
@@ -186,7 +187,8 @@ absl::Status MlpForward(const Resources& resources, const MlpMatrices& places,
 template <typename T>
 absl::Status MlpBackward(const Resources& resources, const MlpMatrices& places, ParameterUse& use,
                          size_t piece, Matrix<const T> x, Matrix<const T> dy, Matrix<float> dx,
-                         const KeptColumns<T>& kept, const RowWeights& weights, bool adds) {
+                         const MlpColumnActivations<T>& kept, const RowWeights& weights,
+                         bool adds) {
   GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, places.input));
   if (places.up) {
     GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, *places.up));
@@ -200,12 +202,13 @@ absl::Status MlpBackward(const Resources& resources, const MlpMatrices& places, 
   return absl::OkStatus();
 }
 
-#define GEMINID_INSTANTIATE(T)                                                                     \
-  template absl::Status MlpForward(const Resources&, const MlpMatrices&, const ParameterUse&,      \
-                                   size_t, Matrix<const T>, Matrix<float>, const KeptColumns<T>&); \
-  template absl::Status MlpBackward(const Resources&, const MlpMatrices&, ParameterUse&, size_t,   \
-                                    Matrix<const T>, Matrix<const T>, Matrix<float>,               \
-                                    const KeptColumns<T>&, const RowWeights&, bool);
+#define GEMINID_INSTANTIATE(T)                                                                   \
+  template absl::Status MlpForward(const Resources&, const MlpMatrices&, const ParameterUse&,    \
+                                   size_t, Matrix<const T>, Matrix<float>,                       \
+                                   const MlpColumnActivations<T>&);                              \
+  template absl::Status MlpBackward(const Resources&, const MlpMatrices&, ParameterUse&, size_t, \
+                                    Matrix<const T>, Matrix<const T>, Matrix<float>,             \
+                                    const MlpColumnActivations<T>&, const RowWeights&, bool);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

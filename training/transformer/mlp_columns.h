@@ -14,7 +14,7 @@ namespace geminid::trainer {
 // Where the inputs of the activation are kept for the first `rows` rows: groups of columns one
 // after another, each [rows, columns]. Null: they are not kept. Without a gate `up` is null.
 template <typename T>
-struct KeptColumns {
+struct MlpColumnActivations {
   T* input = nullptr;
   T* up = nullptr;
   size_t rows = 0;
@@ -34,7 +34,7 @@ struct RowWeights {
 template <typename T>
 absl::Status MlpForward(const Resources& resources, const MlpMatrices& places,
                         const ParameterUse& use, size_t piece, Matrix<const T> x, Matrix<float> sum,
-                        const KeptColumns<T>& kept);
+                        const MlpColumnActivations<T>& kept);
 
 // Writes dx, or adds to it if `adds`, and the gradients of the matrices and of all biases but the
 // last. `dy` is the gradient of each row's weighted output. Overwrites the kept values; the rows of
@@ -42,7 +42,7 @@ absl::Status MlpForward(const Resources& resources, const MlpMatrices& places,
 template <typename T>
 absl::Status MlpBackward(const Resources& resources, const MlpMatrices& places, ParameterUse& use,
                          size_t piece, Matrix<const T> x, Matrix<const T> dy, Matrix<float> dx,
-                         const KeptColumns<T>& kept, const RowWeights& weights = {},
+                         const MlpColumnActivations<T>& kept, const RowWeights& weights = {},
                          bool adds = false);
 
 }  // namespace geminid::trainer

@@ -10,7 +10,7 @@ namespace geminid::trainer {
 
 template <typename T>
 absl::StatusOr<NormLayer<T>> NormLayer<T>::Create(const Resources& resources,
-                                                  const HalfContext& context,
+                                                  const SublayerContext& context,
                                                   const NormPlace& place, size_t rows,
                                                   size_t cols) {
   NormLayer layer;

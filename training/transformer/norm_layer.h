@@ -18,12 +18,14 @@ template <typename T>
 class NormLayer {
  public:
   // Allocates scratch for `rows` rows of the hidden size, or of `cols`. This object frees it.
-  static absl::StatusOr<NormLayer> Create(const Resources& resources, const HalfContext& context,
-                                          const NormPlace& place, size_t rows) {
+  static absl::StatusOr<NormLayer> Create(const Resources& resources,
+                                          const SublayerContext& context, const NormPlace& place,
+                                          size_t rows) {
     return Create(resources, context, place, rows, context.config->hidden);
   }
-  static absl::StatusOr<NormLayer> Create(const Resources& resources, const HalfContext& context,
-                                          const NormPlace& place, size_t rows, size_t cols);
+  static absl::StatusOr<NormLayer> Create(const Resources& resources,
+                                          const SublayerContext& context, const NormPlace& place,
+                                          size_t rows, size_t cols);
 
   // y = norm(x), dense. `y` may be `x` if no backward pass follows. Reads the weights of `use`.
   absl::Status Forward(const ParameterUse& use, const T* x, T* y);
@@ -52,10 +54,10 @@ class NormLayer {
   Scratch<std::byte> gain_;
 };
 
-// If the norm ends the embedding (HalfContext::drops_norm): applies the embedding's dropout to the
-// norm's output or to its gradient, in place.
+// If the norm ends the embedding (SublayerContext::drops_norm): applies the embedding's dropout to
+// the norm's output or to its gradient, in place.
 template <typename T>
-absl::Status DropEmbedded(const Resources& resources, const HalfContext& context, T* y) {
+absl::Status DropEmbedded(const Resources& resources, const SublayerContext& context, T* y) {
   if (!context.drops_norm) return absl::OkStatus();
   DropoutPlace embedding = context.dropout;
   embedding.place = 0;
@@ -65,7 +67,7 @@ absl::Status DropEmbedded(const Resources& resources, const HalfContext& context
 
 // y = norm(x), dense, in a forward pass that stores no statistics.
 template <typename T>
-absl::Status Normalise(const Resources& resources, const HalfContext& context,
+absl::Status Normalise(const Resources& resources, const SublayerContext& context,
                        const NormPlace& place, const ParameterUse& use, const T* x, T* y) {
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, place, context.shape.tokens()));
@@ -76,7 +78,7 @@ absl::Status Normalise(const Resources& resources, const HalfContext& context,
 // The values to which a sublayer adds its output: flow.residual, or with norms after sublayers a
 // copy of `n` in flow.out. `n` is the norm's output.
 template <typename T>
-absl::StatusOr<const T*> ResidualOf(const Resources& resources, const HalfContext& context,
+absl::StatusOr<const T*> ResidualOf(const Resources& resources, const SublayerContext& context,
                                     const SublayerForward<T>& flow, Matrix<const T> n) {
   if (!context.config->norms_after()) return flow.residual;
   GEMINID_RETURN_IF_ERROR(
@@ -88,12 +90,13 @@ absl::StatusOr<const T*> ResidualOf(const Resources& resources, const HalfContex
 // fp32 gradient of n. This object frees the memory.
 template <typename T>
 struct NormBackward {
-  static absl::StatusOr<NormBackward> Create(const Resources& resources, const HalfContext& context,
+  static absl::StatusOr<NormBackward> Create(const Resources& resources,
+                                             const SublayerContext& context,
                                              const NormPlace& place) {
     const size_t tokens = context.shape.tokens();
     const size_t hidden = context.config->hidden;
     NormBackward made;
-    made.half = &context;
+    made.context = &context;
     GEMINID_ASSIGN_OR_RETURN(made.norm, NormLayer<T>::Create(resources, context, place, tokens));
     GEMINID_ASSIGN_OR_RETURN(made.n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
     GEMINID_ASSIGN_OR_RETURN(made.dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
@@ -105,13 +108,13 @@ struct NormBackward {
   // n = norm(x).
   absl::Status Forward(const Resources& resources, const ParameterUse& use, const T* x) {
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-    return DropEmbedded(resources, *half, n.data);
+    return DropEmbedded(resources, *context, n.data);
   }
 
   // With norms after sublayers, n also reaches the output directly: copies dy to dn. Returns true
   // if the other gradients must be added to dn.
   absl::StatusOr<bool> Begin(const Resources& resources, const T* dy) const {
-    if (!half->config->norms_after()) return false;
+    if (!context->config->norms_after()) return false;
     GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Widen(resources, dy, dn.size(), dn.data));
     return true;
   }
@@ -120,12 +123,12 @@ struct NormBackward {
   absl::Status Finish(const Resources& resources, ParameterUse& use,
                       const SublayerBackward<T>& flow) {
     GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
-    GEMINID_RETURN_IF_ERROR(DropEmbedded(resources, *half, n.data));
-    const T* const residual = half->config->norms_after() ? nullptr : flow.residual;
+    GEMINID_RETURN_IF_ERROR(DropEmbedded(resources, *context, n.data));
+    const T* const residual = context->config->norms_after() ? nullptr : flow.residual;
     return norm.Backward(use, n.data, flow.x, residual, flow.dx);
   }
 
-  const HalfContext* half = nullptr;
+  const SublayerContext* context = nullptr;
   NormLayer<T> norm;
   Scratch<T> n_storage;
   Scratch<float> dn_storage;

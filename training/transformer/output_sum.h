@@ -21,7 +21,7 @@ class OutputSum {
  public:
   // Starts from x, which may be `out`. Starts from zeros if dropout comes before the sum with x,
   // and on all ranks but the first if ranks share layers.
-  static absl::StatusOr<OutputSum> Begin(const Resources& resources, const HalfContext& context,
+  static absl::StatusOr<OutputSum> Begin(const Resources& resources, const SublayerContext& context,
                                          const T* x, T* out) {
     OutputSum sum(context, x, out);
     const size_t size = sum.rows_ * sum.cols_;
@@ -64,7 +64,7 @@ class OutputSum {
   }
 
  private:
-  OutputSum(const HalfContext& context, const T* x, T* out)
+  OutputSum(const SublayerContext& context, const T* x, T* out)
       : context_(&context),
         x_(x),
         out_(out),
@@ -75,7 +75,7 @@ class OutputSum {
   size_t size() const { return rows_ * cols_; }
   static const void* Address(const T* data) { return data; }
 
-  const HalfContext* context_;
+  const SublayerContext* context_;
   const T* x_;
   T* out_;
   size_t rows_;

@@ -6,7 +6,7 @@ namespace geminid::trainer {
 
 template <typename T>
 absl::StatusOr<PredictionHead<T>> PredictionHead<T>::Create(const Resources& resources,
-                                                            const HalfContext& context,
+                                                            const SublayerContext& context,
                                                             const HeadPlaces& places, size_t rows) {
   const size_t hidden = context.config->hidden;
   PredictionHead head;
@@ -37,7 +37,7 @@ absl::Status PredictionHead<T>::Backward(const Resources& resources, ParameterUs
       resources, places_->activation, gradient, dense_.data, /*up=*/nullptr));
   GEMINID_RETURN_IF_ERROR(
       BackwardInput<T>(resources, dense_, WeightOf<T>(use, places_->dense), gradient));
-  return BackwardWeight<T>(resources, dense_, n, LayerPiece{places_->dense}, use);
+  return BackwardWeight<T>(resources, dense_, n, LinearSlice{places_->dense}, use);
 }
 
 template class PredictionHead<float>;

@@ -19,8 +19,8 @@ class PredictionHead {
  public:
   // `places` outlives the head.
   static absl::StatusOr<PredictionHead> Create(const Resources& resources,
-                                               const HalfContext& context, const HeadPlaces& places,
-                                               size_t rows);
+                                               const SublayerContext& context,
+                                               const HeadPlaces& places, size_t rows);
 
   // All matrices are dense, [rows, hidden].
   absl::Status Forward(const Resources& resources, const ParameterUse& use, Matrix<const T> n,

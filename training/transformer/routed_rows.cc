@@ -17,7 +17,7 @@ size_t RowsComputed(size_t rows, size_t most) {
 }
 
 template <typename T>
-absl::StatusOr<Routing> RouteTokens(const Resources& resources, const HalfContext& context,
+absl::StatusOr<Routing> RouteTokens(const Resources& resources, const SublayerContext& context,
                                     const RoutedPlaces& places, const ParameterUse& use,
                                     Matrix<const T> n) {
   const size_t experts = places.router.out;
@@ -47,7 +47,7 @@ absl::Status ZeroGradients(const Resources& resources, const ExpertPlaces& place
 }
 
 template <typename T>
-absl::Status RouterBackward(const Resources& resources, const HalfContext& context,
+absl::Status RouterBackward(const Resources& resources, const SublayerContext& context,
                             const RoutedPlaces& places, ParameterUse& use, const Routing& routing,
                             std::span<const float> weight_gradients, Matrix<const T> n,
                             Matrix<float> dn) {
@@ -65,14 +65,14 @@ absl::Status RouterBackward(const Resources& resources, const HalfContext& conte
   return BackwardWeight<T>(resources, gradient, n, GradientOf<T>(use, places.router));
 }
 
-#define GEMINID_INSTANTIATE(T)                                                                    \
-  template absl::StatusOr<Routing> RouteTokens(const Resources&, const HalfContext&,              \
-                                               const RoutedPlaces&, const ParameterUse&,          \
-                                               Matrix<const T>);                                  \
-  template absl::Status ZeroGradients<T>(const Resources&, const ExpertPlaces&, ParameterUse&);   \
-  template absl::Status RouterBackward(const Resources&, const HalfContext&, const RoutedPlaces&, \
-                                       ParameterUse&, const Routing&, std::span<const float>,     \
-                                       Matrix<const T>, Matrix<float>);
+#define GEMINID_INSTANTIATE(T)                                                                  \
+  template absl::StatusOr<Routing> RouteTokens(const Resources&, const SublayerContext&,        \
+                                               const RoutedPlaces&, const ParameterUse&,        \
+                                               Matrix<const T>);                                \
+  template absl::Status ZeroGradients<T>(const Resources&, const ExpertPlaces&, ParameterUse&); \
+  template absl::Status RouterBackward(const Resources&, const SublayerContext&,                \
+                                       const RoutedPlaces&, ParameterUse&, const Routing&,      \
+                                       std::span<const float>, Matrix<const T>, Matrix<float>);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

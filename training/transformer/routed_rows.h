@@ -20,7 +20,7 @@ size_t RowsComputed(size_t rows, size_t most);
 // Chooses experts for the tokens. The router reads n, [tokens, hidden].
 template <typename T>
 absl::StatusOr<collectives::Routing> RouteTokens(const Resources& resources,
-                                                 const HalfContext& context,
+                                                 const SublayerContext& context,
                                                  const RoutedPlaces& places,
                                                  const ParameterUse& use, Matrix<const T> n);
 
@@ -31,7 +31,7 @@ absl::Status ZeroGradients(const Resources& resources, const ExpertPlaces& place
 
 // Adds to dn, and overwrites the router's weight with its gradient.
 template <typename T>
-absl::Status RouterBackward(const Resources& resources, const HalfContext& context,
+absl::Status RouterBackward(const Resources& resources, const SublayerContext& context,
                             const RoutedPlaces& places, ParameterUse& use,
                             const collectives::Routing& routing,
                             std::span<const float> weight_gradients, Matrix<const T> n,

@@ -56,7 +56,7 @@ absl::Status Unpack(const Resources& resources, collectives::Memory& memory,
 // fails, tells the other ranks.
 class RowMemory {
  public:
-  RowMemory(const Resources& resources, const HalfContext& context)
+  RowMemory(const Resources& resources, const SublayerContext& context)
       : resources_(resources), workspace_(resources.workspace), context_(context) {}
 
   collectives::Memory& memory() {
@@ -79,7 +79,7 @@ class RowMemory {
  private:
   const Resources& resources_;
   WorkspaceMemory workspace_;
-  const HalfContext& context_;
+  const SublayerContext& context_;
 };
 
 // The rows of one of this rank's experts in a buffer of the exchange.
@@ -92,7 +92,7 @@ Matrix<float> RowsAt(const RowExchange& exchange, size_t expert, size_t width,
 }  // namespace
 
 template <typename T>
-absl::Status SpreadForward(const Resources& resources, const HalfContext& context,
+absl::Status SpreadForward(const Resources& resources, const SublayerContext& context,
                            const RoutedPlaces& places, const ExpertSource& experts,
                            const Routing& routing, Matrix<const T> n, Matrix<float> sum) {
   const KernelsOf<T>& math = KernelsFor<T>(resources);
@@ -147,7 +147,7 @@ namespace {
 template <typename T>
 struct SpreadExpert {
   const Resources& resources;
-  const HalfContext& context;
+  const SublayerContext& context;
   const size_t hidden;
   const size_t most;  // the most rows of an expert
   RowMemory& memory;
@@ -189,7 +189,7 @@ struct SpreadExpert {
 }  // namespace
 
 template <typename T>
-absl::Status SpreadBackward(const Resources& resources, const HalfContext& context,
+absl::Status SpreadBackward(const Resources& resources, const SublayerContext& context,
                             const RoutedPlaces& places, const ExpertSource& experts,
                             const Routing& routing, Matrix<const T> n, Matrix<const T> dy,
                             Matrix<float> dn, std::span<float> weight_gradients) {
@@ -239,13 +239,13 @@ absl::Status SpreadBackward(const Resources& resources, const HalfContext& conte
   return dns.GiveBack(resources);
 }
 
-#define GEMINID_INSTANTIATE(T)                                                                    \
-  template absl::Status SpreadForward(const Resources&, const HalfContext&, const RoutedPlaces&,  \
-                                      const ExpertSource&, const Routing&, Matrix<const T>,       \
-                                      Matrix<float>);                                             \
-  template absl::Status SpreadBackward(const Resources&, const HalfContext&, const RoutedPlaces&, \
-                                       const ExpertSource&, const Routing&, Matrix<const T>,      \
-                                       Matrix<const T>, Matrix<float>, std::span<float>);
+#define GEMINID_INSTANTIATE(T)                                                                  \
+  template absl::Status SpreadForward(const Resources&, const SublayerContext&,                 \
+                                      const RoutedPlaces&, const ExpertSource&, const Routing&, \
+                                      Matrix<const T>, Matrix<float>);                          \
+  template absl::Status SpreadBackward(                                                         \
+      const Resources&, const SublayerContext&, const RoutedPlaces&, const ExpertSource&,       \
+      const Routing&, Matrix<const T>, Matrix<const T>, Matrix<float>, std::span<float>);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

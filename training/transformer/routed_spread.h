@@ -1,7 +1,7 @@
 // The experts of a layer when each rank has some of them
 // (training/nn/parallel/experts/row_exchange.h). Rows travel in fp32. Their buffers come from the
-// context (SequenceCut::memory), because the number of rows changes from step to step. The backward
-// pass sends the rows again.
+// context (SequenceExchange::memory), because the number of rows changes from step to step. The
+// backward pass sends the rows again.
 //
 // Each rank has equally many tokens. All tokens may choose one expert: beside the buffers a pass
 // needs ranks x tokens x hidden elements for the expert's rows, and as many for its outputs.
@@ -26,7 +26,7 @@ struct ExpertSource {
 // sum += the weighted outputs of the experts for n. context.experts is not null, and all of its
 // ranks make this call.
 template <typename T>
-absl::Status SpreadForward(const Resources& resources, const HalfContext& context,
+absl::Status SpreadForward(const Resources& resources, const SublayerContext& context,
                            const RoutedPlaces& places, const ExpertSource& experts,
                            const collectives::Routing& routing, Matrix<const T> n,
                            Matrix<float> sum);
@@ -35,7 +35,7 @@ absl::Status SpreadForward(const Resources& resources, const HalfContext& contex
 // this rank's experts. The experts' gradients are those of the mean over the ranks, like all
 // gradients that ranks sum.
 template <typename T>
-absl::Status SpreadBackward(const Resources& resources, const HalfContext& context,
+absl::Status SpreadBackward(const Resources& resources, const SublayerContext& context,
                             const RoutedPlaces& places, const ExpertSource& experts,
                             const collectives::Routing& routing, Matrix<const T> n,
                             Matrix<const T> dy, Matrix<float> dn,

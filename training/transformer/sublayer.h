@@ -38,8 +38,8 @@ struct SublayerBackward {
 
 // The values beside x that a sublayer's forward pass keeps for its backward pass, if activations
 // are kept. They are in the workspace.
-struct KeptSublayer {
-  virtual ~KeptSublayer() = default;
+struct SublayerActivations {
+  virtual ~SublayerActivations() = default;
 };
 
 }  // namespace geminid::trainer

@@ -45,7 +45,7 @@ TensorLayerOptions TensorLayerOptions::Of(const ModelConfig& config, const Micro
 template <typename T>
 absl::StatusOr<TensorLayers<T>> TensorLayers<T>::Make(const ModelConfig& config,
                                                       const MicroBatchShape& shape,
-                                                      const TensorPieces& pieces,
+                                                      const SequenceSlice& pieces,
                                                       collectives::TensorGroups& groups,
                                                       collectives::LinearScratch& scratch) {
   auto options = TensorLayerOptions::Of(config, shape, groups.grid());

@@ -22,10 +22,10 @@
 namespace geminid::trainer {
 
 // The slice of each sequence that a grid has: its tokens, and the exchange for attention.
-struct TensorPieces {
+struct SequenceSlice {
   Positions positions = {};
   // Null: sequences are whole; else it outlives the layers.
-  collectives::PieceAttention* attention = nullptr;
+  collectives::SequenceParallelAttention* attention = nullptr;
 };
 
 // The options of the layers. The positions of tokens are not among them.
@@ -56,7 +56,7 @@ struct TensorLayers {
   // `groups` and `scratch` outlive the layers. INVALID_ARGUMENT for the reasons of the layers'
   // Make.
   static absl::StatusOr<TensorLayers> Make(const ModelConfig& config, const MicroBatchShape& shape,
-                                           const TensorPieces& pieces,
+                                           const SequenceSlice& pieces,
                                            collectives::TensorGroups& groups,
                                            collectives::LinearScratch& scratch);
 };

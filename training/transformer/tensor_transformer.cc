@@ -12,8 +12,8 @@
 #include "training/nn/workspace_memory.h"
 #include "training/transformer/decoder.h"
 #include "training/transformer/ends.h"
-#include "training/transformer/tensor_half.h"
 #include "training/transformer/tensor_layers.h"
+#include "training/transformer/tensor_sublayer.h"
 
 namespace geminid::trainer {
 namespace {
@@ -25,7 +25,7 @@ using collectives::Range;
 using collectives::RoundedResults;
 
 template <typename T>
-struct KeptHalf final : KeptSublayer {
+struct TensorSublayerActivations final : SublayerActivations {
   FloatBlock statistics;
   ElementBlock<T> normed, inner;
 };
@@ -44,8 +44,9 @@ ModelParameters Described(const TensorParameters& blocks) {
   described.position_table = blocks.position_table;
   described.embedding = {blocks.token_table};
   if (blocks.position_table) described.embedding.push_back(*blocks.position_table);
-  for (const TensorHalf& half : blocks.attention) described.attention.emplace_back().all = half.all;
-  for (const TensorHalf& half : blocks.mlp) described.mlp.emplace_back().all = half.all;
+  for (const TensorSublayer& sublayer : blocks.attention)
+    described.attention.emplace_back().all = sublayer.all;
+  for (const TensorSublayer& sublayer : blocks.mlp) described.mlp.emplace_back().all = sublayer.all;
   described.final_norm = blocks.final_norm;
   described.output.weight = blocks.output;
   return described;
@@ -57,11 +58,11 @@ template <typename T>
 class GridLayers final : public DecoderLayers<T> {
  public:
   using typename DecoderLayers<T>::Run;
-  using typename DecoderLayers<T>::Abilities;
+  using typename DecoderLayers<T>::Capabilities;
   using DecoderLayers<T>::config;
 
   GridLayers(const ModelConfig& model, const MicroBatchShape& shape, const TensorParameters& blocks,
-             const TensorSurroundings& around)
+             const TensorDependencies& around)
       : DecoderLayers<T>(model, Described(blocks)),
         shape_(shape),
         pieces_(around.pieces),
@@ -89,9 +90,9 @@ class GridLayers final : public DecoderLayers<T> {
   }
 
   // A layer's collectives compute all of its gradients in one call, so halves are unsupported.
-  Abilities abilities() const override { return {.halves = false, .extends = false}; }
+  Capabilities capabilities() const override { return {.halves = false, .extends = false}; }
   size_t Elements(size_t /*tokens*/) const override { return elements(); }
-  HalfContext ContextOf(const MicroBatch& batch) const override {
+  SublayerContext ContextOf(const MicroBatch& batch) const override {
     return {.config = &config(), .shape = batch.shape, .tiling = {}, .positions = batch.positions};
   }
 
@@ -143,15 +144,15 @@ class GridLayers final : public DecoderLayers<T> {
     return TableBackward(use, *layers_.positions, ids.all, *blocks_.position_table, dx.all());
   }
 
-  absl::StatusOr<std::unique_ptr<KeptSublayer>> Keep(const Resources& resources,
-                                                     const HalfContext& /*context*/,
-                                                     Sublayer::Kind kind) const override {
+  absl::StatusOr<std::unique_ptr<SublayerActivations>> Keep(const Resources& resources,
+                                                            const SublayerContext& /*context*/,
+                                                            Sublayer::Kind kind) const override {
     WorkspaceMemory memory(resources.workspace);
     constexpr char kWhat[] = "saved activations of a sharded layer";
     const auto take = [&](size_t elements) {
       return ElementBlock<T>::Allocate(memory, kWhat, elements);
     };
-    auto kept = std::make_unique<KeptHalf<T>>();
+    auto kept = std::make_unique<TensorSublayerActivations<T>>();
     GEMINID_ASSIGN_OR_RETURN(kept->statistics,
                              FloatBlock::Allocate(memory, kWhat, layers_.norm->statistics()));
     GEMINID_ASSIGN_OR_RETURN(kept->normed, take(elements()));
@@ -162,7 +163,7 @@ class GridLayers final : public DecoderLayers<T> {
 
   absl::Status Forward(Run& run, zero::Pass /*pass*/, const Sublayer& which,
                        const ParameterUse& use, const SublayerForward<T>& flow,
-                       const KeptSublayer* kept) override {
+                       const SublayerActivations* kept) override {
     GEMINID_ASSIGN_OR_RETURN(const auto passing, RoomUnless(kept, run, which));
     GEMINID_ASSIGN_OR_RETURN(const auto out, Rounding(flow.out));
     GEMINID_RETURN_IF_ERROR(Compute(use, which, flow.x, Either(kept, passing), out.all()));
@@ -171,14 +172,14 @@ class GridLayers final : public DecoderLayers<T> {
   }
 
   absl::Status Backward(Run& run, const Sublayer& which, ParameterUse& use,
-                        const SublayerBackward<T>& flow, const KeptSublayer* kept) override {
+                        const SublayerBackward<T>& flow, const SublayerActivations* kept) override {
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock dn, Take("the gradient of a norm", elements()));
     GEMINID_ASSIGN_OR_RETURN(const auto again, RoomUnless(kept, run, which));
-    const KeptHalf<T>& half = Either(kept, again);
-    if (again != nullptr) GEMINID_RETURN_IF_ERROR(Compute(use, which, flow.x, half, dn.all()));
-    GEMINID_RETURN_IF_ERROR(LayersBackward(use, which, half, OfStream(flow.dy), dn.all()));
+    const TensorSublayerActivations<T>& sublayer = Either(kept, again);
+    if (again != nullptr) GEMINID_RETURN_IF_ERROR(Compute(use, which, flow.x, sublayer, dn.all()));
+    GEMINID_RETURN_IF_ERROR(LayersBackward(use, which, sublayer, OfStream(flow.dy), dn.all()));
     GEMINID_RETURN_IF_ERROR(
-        NormBackward(use, PlacesOf(which).norm, flow.x, half.statistics, dn.all()));
+        NormBackward(use, PlacesOf(which).norm, flow.x, sublayer.statistics, dn.all()));
     GEMINID_RETURN_IF_ERROR(Operands().AddWide(OfStream(flow.residual), dn.data()));
     return Operands().Round(dn.all(), flow.dx);
   }
@@ -213,7 +214,7 @@ class GridLayers final : public DecoderLayers<T> {
   };
 
   // `gpu` becomes the result, or null if the host computes.
-  static std::unique_ptr<collectives::LayerMath> MathOf(const TensorSurroundings& around,
+  static std::unique_ptr<collectives::LayerMath> MathOf(const TensorDependencies& around,
                                                         WorkspaceMemory& memory,
                                                         GpuLayerMath** gpu) {
     *gpu = nullptr;
@@ -282,7 +283,7 @@ class GridLayers final : public DecoderLayers<T> {
     return Cut(std::span(run.targets(), shape_.tokens()), layers_.loss->block().rows);
   }
 
-  const TensorHalf& PlacesOf(const Sublayer& which) const {
+  const TensorSublayer& PlacesOf(const Sublayer& which) const {
     return (IsAttention(which.kind) ? blocks_.attention : blocks_.mlp)[which.layer];
   }
   // Calls `call` with the tensor-parallel layers of a sublayer.
@@ -292,14 +293,15 @@ class GridLayers final : public DecoderLayers<T> {
   }
 
   // If `kept` is null, memory for these values while the sublayer runs; else null.
-  absl::StatusOr<std::unique_ptr<KeptSublayer>> RoomUnless(const KeptSublayer* kept, const Run& run,
-                                                           const Sublayer& which) const {
+  absl::StatusOr<std::unique_ptr<SublayerActivations>> RoomUnless(const SublayerActivations* kept,
+                                                                  const Run& run,
+                                                                  const Sublayer& which) const {
     if (kept != nullptr) return nullptr;
     return Keep(run.resources, run.context, which.kind);
   }
-  static const KeptHalf<T>& Either(const KeptSublayer* kept,
-                                   const std::unique_ptr<KeptSublayer>& room) {
-    return static_cast<const KeptHalf<T>&>(kept != nullptr ? *kept : *room);
+  static const TensorSublayerActivations<T>& Either(
+      const SublayerActivations* kept, const std::unique_ptr<SublayerActivations>& room) {
+    return static_cast<const TensorSublayerActivations<T>&>(kept != nullptr ? *kept : *room);
   }
 
   absl::Status Normalise(const ParameterUse& use, const NormPlace& place, const T* x,
@@ -319,10 +321,11 @@ class GridLayers final : public DecoderLayers<T> {
 
   // y = f(norm(x)).
   absl::Status Compute(const ParameterUse& use, const Sublayer& which, const T* x,
-                       const KeptHalf<T>& kept, std::span<float> y) {
-    const TensorHalf& half = PlacesOf(which);
-    GEMINID_RETURN_IF_ERROR(Normalise(use, half.norm, x, kept.statistics, kept.normed.all()));
-    GEMINID_ASSIGN_OR_RETURN(const auto values, HalfValues<T>::Of(scratch_, use, blocks_, half));
+                       const TensorSublayerActivations<T>& kept, std::span<float> y) {
+    const TensorSublayer& sublayer = PlacesOf(which);
+    GEMINID_RETURN_IF_ERROR(Normalise(use, sublayer.norm, x, kept.statistics, kept.normed.all()));
+    GEMINID_ASSIGN_OR_RETURN(const auto values,
+                             TensorSublayerValues<T>::Of(scratch_, use, blocks_, sublayer));
     return With(which, [&](auto& layers) {
       return layers.Forward(kept.normed.all(),
                             {values.w1, values.b1.all(), values.w2, values.b2.all()},
@@ -331,20 +334,22 @@ class GridLayers final : public DecoderLayers<T> {
   }
 
   // dn of what the norm gave, and the gradients of the two layers.
-  absl::Status LayersBackward(ParameterUse& use, const Sublayer& which, const KeptHalf<T>& kept,
-                              std::span<const T> dy, std::span<float> dn) {
-    const TensorHalf& half = PlacesOf(which);
-    GEMINID_ASSIGN_OR_RETURN(const HalfGradients gradients,
-                             HalfGradients::Allocate(scratch_, blocks_, half));
+  absl::Status LayersBackward(ParameterUse& use, const Sublayer& which,
+                              const TensorSublayerActivations<T>& kept, std::span<const T> dy,
+                              std::span<float> dn) {
+    const TensorSublayer& sublayer = PlacesOf(which);
+    GEMINID_ASSIGN_OR_RETURN(const TensorSublayerGradients gradients,
+                             TensorSublayerGradients::Allocate(scratch_, blocks_, sublayer));
     {
-      GEMINID_ASSIGN_OR_RETURN(const auto values, HalfValues<T>::Of(scratch_, use, blocks_, half));
+      GEMINID_ASSIGN_OR_RETURN(const auto values,
+                               TensorSublayerValues<T>::Of(scratch_, use, blocks_, sublayer));
       GEMINID_RETURN_IF_ERROR(With(which, [&](auto& layers) {
         return layers.Backward(
             kept.normed.all(), {values.w1, values.b1.all(), values.w2, values.b2.all()},
             kept.inner.all(), dy, {dn, gradients.w1, gradients.b1, gradients.w2, gradients.b2});
       }));
     }
-    return gradients.Give<T>(scratch_, use, blocks_, half);
+    return gradients.Give<T>(scratch_, use, blocks_, sublayer);
   }
 
   // In the place of the gradient of what the norm gave, that of what it took.
@@ -431,7 +436,7 @@ class GridLayers final : public DecoderLayers<T> {
   }
 
   const MicroBatchShape shape_;
-  const TensorPieces pieces_;
+  const SequenceSlice pieces_;
   const TensorParameters blocks_;
   WorkspaceMemory memory_;  // of the current micro-batch
   GpuLayerMath* gpu_;       // `math_` if a GPU computes
@@ -450,7 +455,7 @@ class GridLayers final : public DecoderLayers<T> {
 
 absl::StatusOr<std::unique_ptr<Transformer>> MakeTensorTransformer(
     const ModelConfig& config, zero::DataType data_type, const MicroBatchShape& shape,
-    const TensorParameters& parameters, const TensorSurroundings& around) {
+    const TensorParameters& parameters, const TensorDependencies& around) {
   const auto make = [&]<typename T>(T) -> absl::StatusOr<std::unique_ptr<Transformer>> {
     auto layers = std::make_unique<GridLayers<T>>(config, shape, parameters, around);
     GEMINID_RETURN_IF_ERROR(layers->Prepare(around.groups));

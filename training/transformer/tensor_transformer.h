@@ -35,11 +35,11 @@ struct TensorGpu {
   collectives::AxisRanks& ranks;  // of the grid, for memory of the GPUs
 };
 
-struct TensorSurroundings {
+struct TensorDependencies {
   collectives::TensorGroups& groups;  // for memory of the GPUs if these compute
   collectives::Communicator& ranks;   // of the grid
   kernels::ThreadPool* threads = nullptr;
-  TensorPieces pieces = {};
+  SequenceSlice pieces = {};
   std::optional<TensorGpu> gpu = std::nullopt;  // unset: the host computes
 };
 
@@ -48,10 +48,10 @@ struct TensorSurroundings {
 // blocks of `parameters`. A part's inputs and outputs are blocks, too. The grid's first rank
 // returns the loss; the others return 0. Without dropout. `around` outlives the model.
 // INVALID_ARGUMENT names the size that must be divisible, and the divisor; on a GPU also sequences
-// in pieces. Remember and NextLogits are UNIMPLEMENTED.
+// in pieces. MakeKeyValueCache and NextLogits are UNIMPLEMENTED.
 absl::StatusOr<std::unique_ptr<Transformer>> MakeTensorTransformer(
     const ModelConfig& config, zero::DataType data_type, const MicroBatchShape& shape,
-    const TensorParameters& parameters, const TensorSurroundings& around);
+    const TensorParameters& parameters, const TensorDependencies& around);
 
 }  // namespace geminid::trainer
 

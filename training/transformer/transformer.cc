@@ -6,11 +6,11 @@
 #include "base/status_macros.h"
 #include "training/nn/compute.h"
 #include "training/nn/rotary_upload.h"
-#include "training/transformer/attention_half.h"
+#include "training/transformer/attention_sublayer.h"
 #include "training/transformer/decoder.h"
 #include "training/transformer/ends.h"
-#include "training/transformer/mlp_half.h"
-#include "training/transformer/routed_half.h"
+#include "training/transformer/mlp_sublayer.h"
+#include "training/transformer/routed_sublayer.h"
 
 namespace geminid::trainer {
 namespace {
@@ -24,12 +24,12 @@ template <typename T>
 class OwnLayers final : public DecoderLayers<T> {
  public:
   using typename DecoderLayers<T>::Run;
-  using typename DecoderLayers<T>::Abilities;
+  using typename DecoderLayers<T>::Capabilities;
   using DecoderLayers<T>::config;
   using DecoderLayers<T>::parameters;
 
   OwnLayers(const ModelConfig& model, ModelParameters places, const Tiling& tiling,
-            const SequenceCut& cut, LayerShare* layers, collectives::Communicator* experts)
+            const SequenceExchange& cut, LayerShare* layers, collectives::Communicator* experts)
       : DecoderLayers<T>(model, std::move(places)),
         tiling_(tiling),
         cut_(cut),
@@ -39,7 +39,7 @@ class OwnLayers final : public DecoderLayers<T> {
 
   // With experts on other ranks, those ranks decide how many rows this rank's experts have. So the
   // size of an item is not known.
-  Abilities abilities() const override {
+  Capabilities capabilities() const override {
     const bool alone = layers_ == nullptr && experts_ == nullptr;
     return {.halves = !config().encodes(),
             .items = experts_ == nullptr,
@@ -48,7 +48,7 @@ class OwnLayers final : public DecoderLayers<T> {
   absl::Status Check(const MicroBatch& batch) const override {
     return CheckMicroBatch(batch, config());
   }
-  HalfContext ContextOf(const MicroBatch& batch) const override {
+  SublayerContext ContextOf(const MicroBatch& batch) const override {
     return {.config = &config(),
             .shape = batch.shape,
             .tiling = tiling_,
@@ -91,40 +91,40 @@ class OwnLayers final : public DecoderLayers<T> {
                                 {run.tokens.data(), run.patches.data()}, run.gradient.data());
   }
 
-  absl::StatusOr<std::unique_ptr<KeptSublayer>> Keep(const Resources& resources,
-                                                     const HalfContext& context,
-                                                     Sublayer::Kind kind) const override {
-    if (IsAttention(kind)) return Made(KeptAttention<T>::Allocate(resources, context));
-    return Made(KeptMlp<T>::Allocate(resources, context));
+  absl::StatusOr<std::unique_ptr<SublayerActivations>> Keep(const Resources& resources,
+                                                            const SublayerContext& context,
+                                                            Sublayer::Kind kind) const override {
+    if (IsAttention(kind)) return Made(AttentionActivations<T>::Allocate(resources, context));
+    return Made(MlpActivations<T>::Allocate(resources, context));
   }
 
   absl::Status Forward(Run& run, Pass pass, const Sublayer& which, const ParameterUse& use,
-                       const SublayerForward<T>& flow, const KeptSublayer* kept) override {
+                       const SublayerForward<T>& flow, const SublayerActivations* kept) override {
     TakePlace(run, which);
     if (!IsAttention(which.kind)) return MlpForward(run, pass, which.layer, use, flow, kept);
     const AttentionPlaces& places = parameters().attention[which.layer];
     if (run.keys.keys != nullptr) {
-      return AttentionHalfExtend<T>(run.resources, run.context, places, use, flow, run.keys);
+      return AttentionSublayerExtend<T>(run.resources, run.context, places, use, flow, run.keys);
     }
-    return AttentionHalfForward<T>(run.resources, run.context, places, use, flow,
-                                   static_cast<const KeptAttention<T>*>(kept));
+    return AttentionSublayerForward<T>(run.resources, run.context, places, use, flow,
+                                       static_cast<const AttentionActivations<T>*>(kept));
   }
 
   absl::Status Backward(Run& run, const Sublayer& which, ParameterUse& use,
-                        const SublayerBackward<T>& flow, const KeptSublayer* kept) override {
+                        const SublayerBackward<T>& flow, const SublayerActivations* kept) override {
     TakePlace(run, which);
     if (IsAttention(which.kind)) {
-      return AttentionHalfBackward<T>(run.resources, run.context,
-                                      parameters().attention[which.layer], use, flow,
-                                      static_cast<const KeptAttention<T>*>(kept));
+      return AttentionSublayerBackward<T>(run.resources, run.context,
+                                          parameters().attention[which.layer], use, flow,
+                                          static_cast<const AttentionActivations<T>*>(kept));
     }
-    const auto* const of_mlp = static_cast<const KeptMlp<T>*>(kept);
+    const auto* const of_mlp = static_cast<const MlpActivations<T>*>(kept);
     if (!config().routed()) {
-      return MlpHalfBackward<T>(run.resources, run.context, parameters().mlp[which.layer], use,
-                                flow, of_mlp);
+      return MlpSublayerBackward<T>(run.resources, run.context, parameters().mlp[which.layer], use,
+                                    flow, of_mlp);
     }
-    return RoutedHalfBackward<T>(run.resources, run.context, parameters().routed[which.layer], use,
-                                 {run.source, Pass::kBackward}, flow.x, flow.dx, of_mlp);
+    return RoutedSublayerBackward<T>(run.resources, run.context, parameters().routed[which.layer],
+                                     use, {run.source, Pass::kBackward}, flow.x, flow.dx, of_mlp);
   }
 
   absl::StatusOr<double> Loss(Run& run, const ParameterUse& use, const T* x) override {
@@ -142,20 +142,20 @@ class OwnLayers final : public DecoderLayers<T> {
 
  private:
   template <typename Kept>
-  static absl::StatusOr<std::unique_ptr<KeptSublayer>> Made(absl::StatusOr<Kept> kept) {
+  static absl::StatusOr<std::unique_ptr<SublayerActivations>> Made(absl::StatusOr<Kept> kept) {
     if (!kept.ok()) return kept.status();
     return std::make_unique<Kept>(*std::move(kept));
   }
 
   absl::Status MlpForward(Run& run, Pass pass, size_t layer, const ParameterUse& use,
-                          const SublayerForward<T>& flow, const KeptSublayer* kept) {
-    const auto* const of_mlp = static_cast<const KeptMlp<T>*>(kept);
+                          const SublayerForward<T>& flow, const SublayerActivations* kept) {
+    const auto* const of_mlp = static_cast<const MlpActivations<T>*>(kept);
     if (!config().routed()) {
-      return MlpHalfForward<T>(run.resources, run.context, parameters().mlp[layer], use, flow,
-                               of_mlp);
+      return MlpSublayerForward<T>(run.resources, run.context, parameters().mlp[layer], use, flow,
+                                   of_mlp);
     }
-    return RoutedHalfForward<T>(run.resources, run.context, parameters().routed[layer], use,
-                                {run.source, pass}, flow.x, flow.out, of_mlp);
+    return RoutedSublayerForward<T>(run.resources, run.context, parameters().routed[layer], use,
+                                    {run.source, pass}, flow.x, flow.out, of_mlp);
   }
 
   // Sets the number of a dropout layer: 0 is the embedding, then each layer of the whole model has
@@ -176,7 +176,7 @@ class OwnLayers final : public DecoderLayers<T> {
   }
 
   const Tiling tiling_;
-  const SequenceCut cut_;
+  const SequenceExchange cut_;
   LayerShare* const layers_;
   collectives::Communicator* const experts_;
   UploadedRotary rotary_;  // unused if the model has none
@@ -185,7 +185,7 @@ class OwnLayers final : public DecoderLayers<T> {
 std::unique_ptr<Transformer> Make(const ModelConfig& config, zero::DataType data_type,
                                   ModelParameters parameters, const Tiling& tiling,
                                   kernels::ThreadPool* threads, const ModelKernels& math,
-                                  const SequenceCut& cut, LayerShare* layers,
+                                  const SequenceExchange& cut, LayerShare* layers,
                                   collectives::Communicator* experts) {
   const auto make = [&]<typename T>(T) {
     return MakeDecoder<T>(
@@ -200,7 +200,8 @@ std::unique_ptr<Transformer> Make(const ModelConfig& config, zero::DataType data
 std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  zero::DataType data_type, const ModelPart& part,
                                                  const Tiling& tiling, kernels::ThreadPool* threads,
-                                                 const ModelKernels& math, const SequenceCut& cut,
+                                                 const ModelKernels& math,
+                                                 const SequenceExchange& cut,
                                                  collectives::Communicator* experts) {
   return Make(config, data_type, MakeParameters(config, part), tiling, threads, math, cut,
               /*layers=*/nullptr, experts);
@@ -209,7 +210,7 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
 std::unique_ptr<Transformer> MakeTransformerShare(
     const ModelConfig& share, zero::DataType data_type, ModelParameters parameters,
     LayerShare* layers, const Tiling& tiling, kernels::ThreadPool* threads,
-    const ModelKernels& math, const SequenceCut& cut) {
+    const ModelKernels& math, const SequenceExchange& cut) {
   return Make(share, data_type, std::move(parameters), tiling, threads, math, cut, layers,
               /*experts=*/nullptr);
 }

@@ -5,7 +5,7 @@
 //
 // All activations and scratch come from the workspace of the parameter source, in stack order. With
 // L layers, T tokens, hidden size H and elements of e bytes the peak is
-//   (2 L + 2) T H e  +  the scratch of one sublayer (attention_half.h, mlp_half.h)
+//   (2 L + 2) T H e  +  the scratch of one sublayer (attention_sublayer.h, mlp_sublayer.h)
 // Parallel blocks have L in place of 2 L. KeptBytes is added if activations are kept.
 #ifndef GEMINID_TRAINING_TRANSFORMER_TRANSFORMER_H_
 #define GEMINID_TRAINING_TRANSFORMER_TRANSFORMER_H_
@@ -28,9 +28,9 @@
 namespace geminid::trainer {
 
 // A KV cache: keys and values of all layers.
-class RememberedTokens {
+class KeyValueCache {
  public:
-  virtual ~RememberedTokens() = default;
+  virtual ~KeyValueCache() = default;
   virtual size_t count() const = 0;
 };
 
@@ -95,18 +95,19 @@ class Transformer {
     return EvaluatePart(source, batch, {}, {});
   }
 
-  // Allocates a KV cache of RememberedBytes for `tokens` tokens of one sequence in the workspace.
-  virtual absl::StatusOr<std::unique_ptr<RememberedTokens>> Remember(ParameterSource& source,
-                                                                     size_t tokens) = 0;
+  // Allocates a KV cache of KeyValueCacheBytes for `tokens` tokens of one sequence in the
+  // workspace.
+  virtual absl::StatusOr<std::unique_ptr<KeyValueCache>> MakeKeyValueCache(ParameterSource& source,
+                                                                           size_t tokens) = 0;
 
   // The logits for the token after tokens[last], by kind of token. `tokens` are one sequence, or
   // continue the cached tokens; this call then adds them to the cache. Tokens after `last` do not
-  // change the logits, and caching changes no bit. `remembered` is this model's cache, or null.
+  // change the logits, and caching changes no bit. `cache` is this model's cache, or null.
   // Call this between steps, like Evaluate.
   virtual absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
                                                         std::span<const int32_t> tokens,
                                                         size_t last,
-                                                        RememberedTokens* remembered = nullptr) = 0;
+                                                        KeyValueCache* cache = nullptr) = 0;
 };
 
 // `config` is valid. Computes with `math`. Host kernels run on `threads`, or on the calling thread.
@@ -122,7 +123,7 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  const Tiling& tiling = {},
                                                  kernels::ThreadPool* threads = nullptr,
                                                  const ModelKernels& math = HostKernels(),
-                                                 const SequenceCut& cut = {},
+                                                 const SequenceExchange& cut = {},
                                                  collectives::Communicator* experts = nullptr);
 
 // One rank's shard of a model, or of a part: training/nn/layer_share.h makes `share` and
@@ -132,7 +133,7 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
 std::unique_ptr<Transformer> MakeTransformerShare(
     const ModelConfig& share, zero::DataType data_type, ModelParameters parameters,
     LayerShare* layers, const Tiling& tiling, kernels::ThreadPool* threads = nullptr,
-    const ModelKernels& math = HostKernels(), const SequenceCut& cut = {});
+    const ModelKernels& math = HostKernels(), const SequenceExchange& cut = {});
 
 // An upper bound of the workspace of one micro-batch of `shape`. Except for tiny models it is at
 // most twice the measured peak.
@@ -142,16 +143,17 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
 
 // Upper bounds of the memory that attention needs beside WorkspaceBytesBound if sequences are
 // partitioned into so many pieces; `mine` is one of them. RingBytesBound is for an fp32 ring
-// (training/nn/parallel/sequence/ring_attention.h), HeadSwapBytesBound for exchanges of heads.
+// (training/nn/parallel/sequence/ring_attention.h), UlyssesExchangeBytesBound for exchanges of
+// heads.
 uint64_t RingBytesBound(const ModelConfig& config, zero::DataType data_type,
                         const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling = {},
                         size_t threads = 1);
-uint64_t HeadSwapBytesBound(const ModelConfig& config, zero::DataType data_type,
-                            const MicroBatchShape& mine, uint64_t pieces,
-                            const Tiling& tiling = {});
+uint64_t UlyssesExchangeBytesBound(const ModelConfig& config, zero::DataType data_type,
+                                   const MicroBatchShape& mine, uint64_t pieces,
+                                   const Tiling& tiling = {});
 
 // The bytes of a KV cache: 2 L kv_heads head_dim e for each token.
-uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens);
+uint64_t KeyValueCacheBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens);
 
 // The bytes of one micro-batch of a part that are stored between the two halves of its backward
 // pass:

@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;  // of a block of workspace
 
-// The largest group of heads; attention works on the groups one after another (attention_half.cc).
+// The largest group of heads; attention works on the groups one after another
+// (attention_sublayer.cc).
 struct GroupOfHeads {
   uint64_t heads = 0;
   uint64_t kv_heads = 0;
@@ -44,14 +45,15 @@ uint64_t RingBytesBound(const ModelConfig& config, zero::DataType data_type,
                                         .head_dim = config.head_dim(),
                                         .scale = 1.0F};
   return collectives::RingAttentionBytes(shape, static_cast<int>(pieces),
-                                         collectives::RingTurn::kBackward, threads) +
+                                         collectives::RingPass::kBackward, threads) +
          copies * mine.tokens() * (group.heads + group.kv_heads) * config.head_dim() *
              sizeof(float) +
          kBlocks * kAlignment;
 }
 
-uint64_t HeadSwapBytesBound(const ModelConfig& config, zero::DataType data_type,
-                            const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling) {
+uint64_t UlyssesExchangeBytesBound(const ModelConfig& config, zero::DataType data_type,
+                                   const MicroBatchShape& mine, uint64_t pieces,
+                                   const Tiling& tiling) {
   // A send and a receive block for each rank, and fp32 copies of both.
   const uint64_t blocks = data_type == zero::DataType::kFloat32 ? 2 : 4;
   const GroupOfHeads group = LargestGroup(config, tiling, pieces);
@@ -83,7 +85,7 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
        .on_gpu = tiling.for_gpu});
 }
 
-uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens) {
+uint64_t KeyValueCacheBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens) {
   return 2 * config.layers * config.kv_heads * config.head_dim() * zero::SizeOf(data_type) * tokens;
 }
 

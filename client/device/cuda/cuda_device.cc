@@ -64,7 +64,7 @@ class CudaDevice final : public Device {
     return {arena_.reserved_bytes(), arena_.imported_bytes()};
   }
   HostRegistration host_registration() const override {
-    const HostPieces host = registry_.totals();
+    const HostRegistrationCounts host = registry_.totals();
     return {.bytes = host.given_bytes,
             .registered_bytes = host.registered_bytes,
             .refused_bytes = host.refused_bytes,

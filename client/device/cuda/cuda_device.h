@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/device/cuda/host_pieces.h"
+#include "client/device/cuda/host_registration_counts.h"
 #include "client/device/device.h"
 
 namespace geminid::device {
@@ -19,7 +19,7 @@ struct CudaDeviceOptions {
   // (docs/gpu-verification.md, G16).
   bool completes_by_events = false;
   // Called about host memory that is registered with the device.
-  HostPiecesObserver on_registration = {};
+  HostRegistrationObserver on_registration = {};
 };
 
 // Differences from other devices:

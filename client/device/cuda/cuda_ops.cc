@@ -135,7 +135,7 @@ absl::Status CudaOps::TakeBlocks(const std::vector<Array>& arrays, uint64_t coun
 }
 
 void CudaOps::RunPiece(CudaStream& stream, const std::vector<Array>& arrays,
-                       const std::vector<std::byte*>& blocks, Piece piece,
+                       const std::vector<std::byte*>& blocks, ArraySlice piece,
                        const HostKernel& kernel) {
   const auto there = [&](size_t i) {
     return Address(arrays[i].data + piece.begin * arrays[i].element_bytes);
@@ -200,7 +200,7 @@ void CudaOps::Assign(Stream& stream, const Elements& from, std::byte* to, DType 
   if (queued) return;
   OnHost(Own(stream),
          {{Bytes(from.data), SizeOf(from.type), true, false}, {to, SizeOf(type), false, true}},
-         from.count, [this, source = from.type, type](const Piece& piece) {
+         from.count, [this, source = from.type, type](const ArraySlice& piece) {
            host_.Assign(inline_, {piece.places[0], piece.count, source}, piece.places[1], type);
          });
 }
@@ -219,7 +219,7 @@ void CudaOps::Add(Stream& stream, const Elements& from, std::byte* to, DType typ
   if (queued) return;
   OnHost(Own(stream),
          {{Bytes(from.data), SizeOf(from.type), true, false}, {to, SizeOf(type), true, true}},
-         from.count, [this, source = from.type, type](const Piece& piece) {
+         from.count, [this, source = from.type, type](const ArraySlice& piece) {
            host_.Add(inline_, {piece.places[0], piece.count, source}, piece.places[1], type);
          });
 }
@@ -235,7 +235,7 @@ void CudaOps::Accumulate(Stream& stream, const Elements& from, float scale, floa
   OnHost(
       Own(stream),
       {{Bytes(from.data), SizeOf(from.type), true, false}, {Bytes(sum), sizeof(float), true, true}},
-      from.count, [this, source = from.type, scale](const Piece& piece) {
+      from.count, [this, source = from.type, scale](const ArraySlice& piece) {
         host_.Accumulate(inline_, {piece.places[0], piece.count, source}, scale,
                          piece.As<float>(1));
       });
@@ -245,7 +245,7 @@ void CudaOps::SumSquares(Stream& stream, const Elements& values, double* sum) {
   if (IsAligned(values) && SumSquaresByKernel(Own(stream), values, sum)) return;
   const auto total = std::make_shared<kernels::SquareSum>();
   OnHost(Own(stream), {{Bytes(values.data), SizeOf(values.type), true, false}}, values.count,
-         [this, total, type = values.type](const Piece& piece) {
+         [this, total, type = values.type](const ArraySlice& piece) {
            const Status status =
                type == DType::kBFloat16
                    ? kernels::AddSquares(piece.As<const BFloat16>(0), piece.count, total.get())
@@ -266,7 +266,7 @@ void CudaOps::JoinMaster(Stream& stream, const BFloat16* weight, const int16_t* 
          {{Bytes(weight), sizeof(BFloat16), true, false},
           {Bytes(remainder), sizeof(int16_t), true, false},
           {Bytes(master), sizeof(float), false, true}},
-         count, [this](const Piece& piece) {
+         count, [this](const ArraySlice& piece) {
            host_.JoinMaster(inline_, piece.As<const BFloat16>(0), piece.As<const int16_t>(1),
                             piece.count, piece.As<float>(2));
          });
@@ -283,7 +283,7 @@ void CudaOps::SplitMaster(Stream& stream, const float* master, uint64_t count, B
          {{Bytes(master), sizeof(float), true, false},
           {Bytes(weight), sizeof(BFloat16), false, true},
           {Bytes(remainder), sizeof(int16_t), false, true}},
-         count, [this](const Piece& piece) {
+         count, [this](const ArraySlice& piece) {
            host_.SplitMaster(inline_, piece.As<const float>(0), piece.count, piece.As<BFloat16>(1),
                              piece.As<int16_t>(2));
          });

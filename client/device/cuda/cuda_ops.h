@@ -56,7 +56,7 @@ class CudaOps final : public DeviceOps {
     bool writes = false;
   };
   // Elements [begin, begin + count) of the arrays, at host addresses in the arrays' order.
-  struct Piece {
+  struct ArraySlice {
     std::vector<std::byte*> places;
     uint64_t begin = 0;
     uint64_t count = 0;
@@ -66,7 +66,7 @@ class CudaOps final : public DeviceOps {
       return reinterpret_cast<T*>(places[i]);
     }
   };
-  using HostKernel = std::function<void(const Piece&)>;
+  using HostKernel = std::function<void(const ArraySlice&)>;
 
   // Whether `launch`, of the kernel `name`, has handled the operation: queued it, or found bad
   // operands. False: the host must do it, since an operand is in host memory or no kernel exists.
@@ -84,7 +84,7 @@ class CudaOps final : public DeviceOps {
   void OnHost(CudaStream& stream, const std::vector<Array>& arrays, uint64_t count,
               const HostKernel& kernel);
   void RunPiece(CudaStream& stream, const std::vector<Array>& arrays,
-                const std::vector<std::byte*>& blocks, Piece piece, const HostKernel& kernel);
+                const std::vector<std::byte*>& blocks, ArraySlice piece, const HostKernel& kernel);
   absl::Status TakeBlocks(const std::vector<Array>& arrays, uint64_t count,
                           std::vector<std::byte*>* blocks);
   // State that the passes of one Prepare share.

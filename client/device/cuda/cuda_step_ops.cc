@@ -71,7 +71,7 @@ void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step, const Segm
     arrays.push_back({Bytes(array.data), array.element_bytes, false, true});
   }
   OnHost(Own(stream), arrays, segment.count,
-         [this, &step, segment, to, threads](const Piece& piece) {
+         [this, &step, segment, to, threads](const ArraySlice& piece) {
            const std::span<std::byte* const> places(piece.places);
            const size_t reads = ArraysOf(segment).size();
            const Segment here =
@@ -97,7 +97,7 @@ void CudaOps::AddSumsOnHost(CudaStream& stream, StepSums* of, kernels::SumPass p
   for (const ArrayOf& array : ArraysOf(segment)) {
     arrays.push_back({Bytes(array.data), array.element_bytes, true, false});
   }
-  OnHost(stream, arrays, segment.count, [add, segment](const Piece& piece) {
+  OnHost(stream, arrays, segment.count, [add, segment](const ArraySlice& piece) {
     add(WithArrays(PartOf(segment, piece.begin, piece.count), std::span(piece.places)));
   });
 }

@@ -15,7 +15,7 @@ uintptr_t Address(const void* place) { return reinterpret_cast<uintptr_t>(place)
 }  // namespace
 
 HostRegistry::HostRegistry(std::shared_ptr<CudaContext> context, uint64_t piece_bytes,
-                           HostPiecesObserver observer)
+                           HostRegistrationObserver observer)
     : context_(std::move(context)), piece_bytes_(piece_bytes), observer_(std::move(observer)) {}
 
 HostRegistry::~HostRegistry() {
@@ -76,7 +76,7 @@ void HostRegistry::Remove(std::span<std::byte> memory) {
   Tell();
 }
 
-void HostRegistry::Forget(const Piece& piece) {
+void HostRegistry::Forget(const RegisteredPart& piece) {
   totals_.given_bytes -= piece.bytes;
   --totals_.given;
   if (piece.stage == Stage::kRegistered) {
@@ -104,7 +104,7 @@ HostRegistry::Stretch HostRegistry::Find(const void* place, uint64_t bytes) {
   return {std::min<uint64_t>(bytes, end - at), found->second.stage == Stage::kRegistered};
 }
 
-HostPieces HostRegistry::totals() const {
+HostRegistrationCounts HostRegistry::totals() const {
   const std::lock_guard lock(mutex_);
   return totals_;
 }

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "client/device/cuda/cuda_context.h"
-#include "client/device/cuda/host_pieces.h"
+#include "client/device/cuda/host_registration_counts.h"
 
 namespace geminid::device {
 
@@ -26,7 +26,7 @@ inline constexpr uint64_t kRegisteredPieceBytes = uint64_t{1} << 30;
 class HostRegistry {
  public:
   HostRegistry(std::shared_ptr<CudaContext> context, uint64_t piece_bytes = kRegisteredPieceBytes,
-               HostPiecesObserver observer = {});
+               HostRegistrationObserver observer = {});
   HostRegistry(const HostRegistry&) = delete;
   HostRegistry& operator=(const HostRegistry&) = delete;
   ~HostRegistry();  // unregisters all memory
@@ -44,34 +44,34 @@ class HostRegistry {
   };
   Stretch Find(const void* place, uint64_t bytes);
 
-  HostPieces totals() const;
+  HostRegistrationCounts totals() const;
   // The first refusal of the driver.
   absl::Status status() const;
 
  private:
   enum class Stage { kWaiting, kAtWork, kRegistered, kRefused };
-  struct Piece {
+  struct RegisteredPart {
     uint64_t bytes = 0;
     Stage stage = Stage::kWaiting;
     uint64_t urgency = 0;  // the greatest first, then the lowest address
   };
-  using Pieces = std::map<uintptr_t, Piece>;
+  using Pieces = std::map<uintptr_t, RegisteredPart>;
 
   void Run();
   Pieces::iterator Next();
-  void Forget(const Piece& piece);
+  void Forget(const RegisteredPart& piece);
   void Tell() const {
     if (observer_) observer_(totals_);
   }
 
   const std::shared_ptr<CudaContext> context_;
   const uint64_t piece_bytes_;
-  const HostPiecesObserver observer_;  // called under mutex_
+  const HostRegistrationObserver observer_;  // called under mutex_
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
   Pieces pieces_;
-  HostPieces totals_;
+  HostRegistrationCounts totals_;
   absl::Status status_;
   uint64_t urgency_ = 0;
   bool stopping_ = false;

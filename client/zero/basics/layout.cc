@@ -221,13 +221,13 @@ absl::StatusOr<uint64_t> TotalElements(std::span<const TensorShape> tensors) {
 }
 
 // The sizes with which one kind is packed.
-struct Grain {
+struct PackingSizes {
   uint64_t chunk_elements = 0;
   uint64_t granule_elements = 0;
 };
 
 // For whole tensors: one granule on each rank, at least as large as the largest tensor.
-Grain GrainOfWhole(const Kind& kind, const LayoutOptions& options) {
+PackingSizes PackingSizesOfWhole(const Kind& kind, const LayoutOptions& options) {
   const uint64_t world = static_cast<uint64_t>(options.world_size);
   const uint64_t alignment = kind.alignment();
   uint64_t granule = std::max<uint64_t>(options.chunk_elements / world, 1);
@@ -235,17 +235,17 @@ Grain GrainOfWhole(const Kind& kind, const LayoutOptions& options) {
   for (const TensorShape& tensor : kind.shapes) granule = std::max(granule, tensor.elements);
   const uint64_t start = world * base::RoundUp(granule, alignment);
   const uint64_t shard_unit = std::lcm(world * alignment, options.extent_bytes / SizeOf(kind.type));
-  Grain grain;
-  grain.chunk_elements = options.chunk_elements != 0
+  PackingSizes sizes;
+  sizes.chunk_elements = options.chunk_elements != 0
                              ? base::RoundUp(start, shard_unit)
                              : SearchChunkElements(kind, start, shard_unit, world, 1);
-  grain.granule_elements = grain.chunk_elements / world;
-  return grain;
+  sizes.granule_elements = sizes.chunk_elements / world;
+  return sizes;
 }
 
 // `alone`: there is no other kind. Then a given chunk size may exceed the size of all tensors.
-Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
-  if (kind.whole) return GrainOfWhole(kind, options);
+PackingSizes PackingSizesOf(const Kind& kind, const LayoutOptions& options, bool alone) {
+  if (kind.whole) return PackingSizesOfWhole(kind, options);
   const uint64_t world = static_cast<uint64_t>(options.world_size);
   const uint64_t alignment = kind.alignment();
   // A model smaller than one chunk gets one chunk.
@@ -266,20 +266,20 @@ Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
                                  most_granules);
   const uint64_t shard_unit =
       std::lcm(world * per_shard * alignment, options.extent_bytes / SizeOf(kind.type));
-  Grain grain;
-  grain.chunk_elements = options.chunk_elements != 0
+  PackingSizes sizes;
+  sizes.chunk_elements = options.chunk_elements != 0
                              ? base::RoundUp(start, shard_unit)
                              : SearchChunkElements(kind, start, shard_unit, world, per_shard);
-  grain.granule_elements = grain.chunk_elements / world / per_shard;
-  return grain;
+  sizes.granule_elements = sizes.chunk_elements / world / per_shard;
+  return sizes;
 }
 
 // Adds the kind's chunks after those of the kinds before.
-void Pack(const Kind& kind, const Grain& grain, uint64_t world, Layout* layout) {
-  const uint64_t quantum = grain.granule_elements * world;
+void Pack(const Kind& kind, const PackingSizes& sizes, uint64_t world, Layout* layout) {
+  const uint64_t quantum = sizes.granule_elements * world;
   const size_t first = layout->chunks.size();
   const std::vector<TensorPlace> places =
-      Packer(kind, grain.chunk_elements, quantum, grain.granule_elements).Pack(&layout->chunks);
+      Packer(kind, sizes.chunk_elements, quantum, sizes.granule_elements).Pack(&layout->chunks);
   for (size_t i = 0; i < places.size(); ++i) {
     layout->tensors[kind.members[i]] = places[i];
     layout->chunks[places[i].chunk].tensors.push_back(kind.members[i]);
@@ -288,7 +288,7 @@ void Pack(const Kind& kind, const Grain& grain, uint64_t world, Layout* layout) 
     ChunkShape& chunk = layout->chunks[c];
     chunk.type = kind.type;
     chunk.whole = kind.whole;
-    chunk.granule_elements = grain.granule_elements;
+    chunk.granule_elements = sizes.granule_elements;
     chunk.first_granule = layout->granules;
     chunk.granules = static_cast<uint32_t>(chunk.elements / quantum);
     layout->granules += chunk.granules;
@@ -309,11 +309,11 @@ absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
   const std::vector<Kind> kinds = KindsOf(tensors);
   uint64_t most = 0;
   for (const Kind& kind : kinds) {
-    const Grain grain = GrainOf(kind, options, kinds.size() == 1);
-    Pack(kind, grain, static_cast<uint64_t>(options.world_size), &layout);
+    const PackingSizes sizes = PackingSizesOf(kind, options, kinds.size() == 1);
+    Pack(kind, sizes, static_cast<uint64_t>(options.world_size), &layout);
     if (kind.elements <= most) continue;
     most = kind.elements;
-    layout.chunk_elements = grain.chunk_elements;
+    layout.chunk_elements = sizes.chunk_elements;
   }
   return layout;
 }

@@ -64,9 +64,9 @@ void Director::Drop(uint32_t chunk, Moves* moves) {
 
 // Drops each unused chunk that does not lie where `wanted` has it.
 void Director::DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,
-                             Stays stays) {
+                             StayingChunks stays) {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    if (stays == Stays::kNot && chunks_[chunk].stays) continue;
+    if (stays == StayingChunks::kNot && chunks_[chunk].stays) continue;
     const auto found = wanted.find(chunk);
     const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
     if (places_[chunk].idle() && !in_place && !AtHome(chunk)) Drop(chunk, moves);
@@ -201,12 +201,13 @@ bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
 }
 
 // Restores the chunks before `moment` in the order of their next use. Chunks not used come last.
-void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays) {
+void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, StayingChunks stays) {
   const std::map<uint32_t, uint64_t> wanted = run.ResidentBefore(moment);
   DropMisplaced(wanted, moves);
   std::vector<std::pair<size_t, uint32_t>> missing;  // moments until its next use, chunk
   for (const auto& [chunk, offset] : wanted) {
-    if (places_[chunk].on_device || (stays == Stays::kNot && chunks_[chunk].stays)) continue;
+    if (places_[chunk].on_device || (stays == StayingChunks::kNot && chunks_[chunk].stays))
+      continue;
     const size_t due = run.NextUse(chunk, moment);
     const size_t rounds = !run.Uses(chunk) ? 2 : due < moment ? 1 : 0;
     missing.emplace_back(due + rounds * run.size(), chunk);
@@ -221,14 +222,14 @@ void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays
 // there, and those that ChangeWeights drops.
 void Director::KeepForNext(Moves* moves) {
   DropMisplaced(training_ ? training_->ResidentBefore(0) : std::map<uint32_t, uint64_t>(), moves,
-                Stays::kNot);
+                StayingChunks::kNot);
 }
 
 Moves Director::PutInForce(PlannedRun run) {
   Moves moves;
   training_.emplace(std::move(run));
   if (training_->has_homes()) evaluation_.reset();
-  Restore(*training_, 0, &moves, Stays::kNot);
+  Restore(*training_, 0, &moves, StayingChunks::kNot);
   return moves;
 }
 

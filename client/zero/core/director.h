@@ -117,7 +117,7 @@ class Director {
   // Between micro-batches. Chunks that the earlier plan left where this one wants them stay there.
   // Only BeginMicroBatch gathers Chunk::stays: the step may end before that, and change them.
   Moves PutInForce(PlannedRun run);
-  // No plan can be made from the recording, or it cannot be followed (MovesWhatIsKept). The plan in
+  // No plan can be made from the recording, or it cannot be followed (MovesHeldChunks). The plan in
   // force stays in force.
   void PlanRefused() { backoff_.WaitLonger(); }
 
@@ -179,9 +179,9 @@ class Director {
   void Drop(uint32_t chunk, Moves* moves);
   bool TakeCopied(uint32_t chunk);
   // Whether chunks that stay (Chunk::stays) are dropped and loaded like all others, or left alone.
-  enum class Stays { kAsAll, kNot };
+  enum class StayingChunks { kAsAll, kNot };
   void DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,
-                     Stays stays = Stays::kAsAll);
+                     StayingChunks stays = StayingChunks::kAsAll);
   void OnDemand(const std::vector<uint32_t>& required, Moves* moves);
 
   bool PlaceIsFree(uint64_t begin, uint64_t bytes) const;
@@ -189,7 +189,8 @@ class Director {
   void IssueLoads(const PlannedRun& run, size_t moment, Moves* moves);
   void DropPlanned(const PlannedRun& run, size_t moment, Moves* moves);
   bool CanRestore(const std::map<uint32_t, uint64_t>& wanted) const;
-  void Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays = Stays::kAsAll);
+  void Restore(const PlannedRun& run, size_t moment, Moves* moves,
+               StayingChunks stays = StayingChunks::kAsAll);
   void KeepForNext(Moves* moves);
   void NoteThereAtStart();
 

@@ -29,7 +29,7 @@ absl::Status Placer::NoRoom(uint64_t bytes) const {
 }
 
 // The map without chunks that are neither held nor among `chunks`.
-ArenaMap Placer::MapOf(std::span<const uint32_t> chunks, const Held& held) const {
+ArenaMap Placer::MapOf(std::span<const uint32_t> chunks, const IsHeld& held) const {
   ArenaMap map = map_;
   for (uint32_t chunk = 0; chunk < bytes_.size(); ++chunk) {
     if (!held(chunk) && std::ranges::find(chunks, chunk) == chunks.end()) map.Remove(chunk);
@@ -37,7 +37,7 @@ ArenaMap Placer::MapOf(std::span<const uint32_t> chunks, const Held& held) const
   return map;
 }
 
-uint64_t Placer::MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const Held& held) const {
+uint64_t Placer::MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const IsHeld& held) const {
   ArenaMap all = map_;
   ArenaMap map = MapOf(chunks, held);
   for (uint32_t chunk : chunks) {
@@ -53,7 +53,7 @@ uint64_t Placer::MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const H
 // In the order in which Place and Load find room: first the chunks that can stay, then those to
 // gather, then those to bring from the host.
 std::optional<Placer::Packed> Placer::Pack(std::span<const uint32_t> chunks,
-                                           const Held& held) const {
+                                           const IsHeld& held) const {
   Packed packed;
   ArenaMap map = MapOf({}, held);
   const auto put = [&](uint32_t chunk) {
@@ -86,7 +86,7 @@ std::optional<Placer::Packed> Placer::Pack(std::span<const uint32_t> chunks,
 
 std::optional<std::map<uint32_t, uint64_t>> Placer::PackAll(std::span<const uint32_t> chunks,
                                                             uint64_t workspace_bytes,
-                                                            const Held& held) const {
+                                                            const IsHeld& held) const {
   ArenaMap map = MapOf({}, held);
   map.SetWorkspace(workspace_bytes);
   std::vector<uint32_t> order;
@@ -107,7 +107,7 @@ std::optional<std::map<uint32_t, uint64_t>> Placer::PackAll(std::span<const uint
 }
 
 bool Placer::Fits(std::span<const uint32_t> chunks, uint64_t workspace_bytes,
-                  const Held& held) const {
+                  const IsHeld& held) const {
   const bool all_there =
       std::ranges::all_of(chunks, [this](uint32_t chunk) { return OnDevice(chunk); });
   return all_there || PackAll(chunks, RoundUp(workspace_bytes), held).has_value();
@@ -128,7 +128,7 @@ std::vector<uint32_t> Placer::Displaced(const std::map<uint32_t, uint64_t>& offs
   return displaced;
 }
 
-Steps Placer::MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held,
+Steps Placer::MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const IsHeld& held,
                       const Stores& stores) {
   const uint64_t unpacked_bytes = MostWorkspaceUnpacked(chunks, held);
   if (unpacked_bytes >= enough_bytes) return {};
@@ -228,7 +228,7 @@ bool Placer::LoadOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* st
   return room.has_value();
 }
 
-bool Placer::LoadAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps) {
+bool Placer::LoadAll(std::span<const uint32_t> chunks, const IsHeld& held, Steps* steps) {
   const ArenaMap::Movable movable = [&](uint32_t owner) {
     return owner < bytes_.size() && !held(owner) &&
            std::ranges::find(chunks, owner) == chunks.end();
@@ -238,7 +238,7 @@ bool Placer::LoadAll(std::span<const uint32_t> chunks, const Held& held, Steps* 
   });
 }
 
-absl::StatusOr<Steps> Placer::Load(std::span<const uint32_t> chunks, const Held& held) {
+absl::StatusOr<Steps> Placer::Load(std::span<const uint32_t> chunks, const IsHeld& held) {
   Steps steps;
   if (LoadAll(chunks, held, &steps)) return steps;
   // Retry with the workspace that is only wanted, then with the gaps between the chunks themselves.
@@ -262,7 +262,7 @@ absl::StatusOr<Steps> Placer::Load(std::span<const uint32_t> chunks, const Held&
   return steps;
 }
 
-absl::StatusOr<Steps> Placer::Reserve(uint64_t bytes, uint64_t wanted, const Held& held) {
+absl::StatusOr<Steps> Placer::Reserve(uint64_t bytes, uint64_t wanted, const IsHeld& held) {
   Steps steps;
   const uint64_t needed = RoundUp(bytes);
   const uint64_t most = map_.MostWorkspace();
@@ -284,7 +284,8 @@ void Placer::SetWorkspace(uint64_t bytes, Steps* steps) {
   map_.SetWorkspace(bytes);
 }
 
-absl::StatusOr<Placer::Block> Placer::PlaceBlock(uint32_t block, uint64_t bytes, const Held& held) {
+absl::StatusOr<Placer::Block> Placer::PlaceBlock(uint32_t block, uint64_t bytes,
+                                                 const IsHeld& held) {
   const auto room = map_.FindRoom(RoundUp(bytes), std::nullopt, [&](uint32_t owner) {
     return owner < bytes_.size() && !held(owner);
   });

@@ -60,7 +60,7 @@ class Placer {
   uint64_t floor_bytes() const { return map_.floor_bytes(); }
 
   // Chunks for which `held` returns true do not move. Called only within the call that gets it.
-  using Held = std::function<bool(uint32_t chunk)>;
+  using IsHeld = std::function<bool(uint32_t chunk)>;
 
   // Call before an operator's chunks are placed. Workspace grows down from the top until it meets a
   // chunk that an operator holds, which cannot move. Space of other chunks below that chunk is lost
@@ -68,21 +68,21 @@ class Placer {
   // evicted: Place and Load then put the operator's chunks at the bottom. Not if host memory does
   // not take the evicted chunks: `stores` is asked before anything is evicted.
   using Stores = std::function<bool(std::span<const uint32_t> chunks)>;
-  Steps MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held,
+  Steps MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const IsHeld& held,
                 const Stores& stores);
   // Evicts nothing: a chunk that finds no room waits in host memory, or ungathered, until it is
   // needed. A chunk that is reduced must be on the device.
   Steps Place(const Moves& moves);
   // Whether all `chunks` fit beside `workspace_bytes` and the held chunks, with everything else
   // evicted. If true, Reserve of so many bytes, any Place, and Load of these chunks succeed.
-  bool Fits(std::span<const uint32_t> chunks, uint64_t workspace_bytes, const Held& held) const;
+  bool Fits(std::span<const uint32_t> chunks, uint64_t workspace_bytes, const IsHeld& held) const;
   // Brings all chunks that an operator needs to the device, each from wherever it is; evicts
   // others. RESOURCE_EXHAUSTED if there is still not enough room.
-  absl::StatusOr<Steps> Load(std::span<const uint32_t> chunks, const Held& held);
+  absl::StatusOr<Steps> Load(std::span<const uint32_t> chunks, const IsHeld& held);
 
   // The top `bytes` become workspace, up to `wanted` if that needs no further eviction.
   // RESOURCE_EXHAUSTED if a held chunk is in the way.
-  absl::StatusOr<Steps> Reserve(uint64_t bytes, uint64_t wanted, const Held& held);
+  absl::StatusOr<Steps> Reserve(uint64_t bytes, uint64_t wanted, const IsHeld& held);
   uint64_t reserved_bytes() const { return map_.workspace_bytes(); }
 
   // A block of workspace in a hole, for when the top cannot grow. `block`: a number that no other
@@ -91,7 +91,7 @@ class Placer {
     uint64_t offset = 0;
     Steps steps;
   };
-  absl::StatusOr<Block> PlaceBlock(uint32_t block, uint64_t bytes, const Held& held);
+  absl::StatusOr<Block> PlaceBlock(uint32_t block, uint64_t bytes, const IsHeld& held);
   void FreeBlock(uint32_t block) { map_.Remove(OwnerOf(block)); }
 
   bool OnDevice(uint32_t chunk) const { return where_[chunk] == Where::kDevice; }
@@ -112,16 +112,16 @@ class Placer {
     std::map<uint32_t, uint64_t> offsets;
     uint64_t most_workspace_bytes = 0;
   };
-  std::optional<Packed> Pack(std::span<const uint32_t> chunks, const Held& held) const;
+  std::optional<Packed> Pack(std::span<const uint32_t> chunks, const IsHeld& held) const;
   // The chunks on the device that must leave their places for these ones.
   std::vector<uint32_t> Displaced(const std::map<uint32_t, uint64_t>& offsets) const;
   // The most workspace if `chunks` are placed without packing and everything else is evicted.
-  uint64_t MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const Held& held) const;
+  uint64_t MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const IsHeld& held) const;
   // Places for all `chunks`, the largest first; held chunks stay where they are.
   std::optional<std::map<uint32_t, uint64_t>> PackAll(std::span<const uint32_t> chunks,
                                                       uint64_t workspace_bytes,
-                                                      const Held& held) const;
-  ArenaMap MapOf(std::span<const uint32_t> chunks, const Held& held) const;
+                                                      const IsHeld& held) const;
+  ArenaMap MapOf(std::span<const uint32_t> chunks, const IsHeld& held) const;
   void PutAt(uint32_t chunk, uint64_t offset);
   void SetWorkspace(uint64_t bytes, Steps* steps);
   bool MayRegather(uint32_t chunk) const { return regathers_ && regathers_(chunk); }
@@ -131,7 +131,7 @@ class Placer {
   void Return(const Move& move, Steps* steps);
   void LoadTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps);
   bool LoadOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps);
-  bool LoadAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps);
+  bool LoadAll(std::span<const uint32_t> chunks, const IsHeld& held, Steps* steps);
   absl::Status NoRoom(uint64_t bytes) const;
 
   const uint64_t alignment_bytes_;

@@ -71,7 +71,7 @@ uint32_t PlannedRun::NextUse(uint32_t chunk, size_t moment) const {
   return static_cast<uint32_t>(moment);
 }
 
-bool MovesWhatIsKept(const PlannedRun& run, const std::vector<Moment>& moments) {
+bool MovesHeldChunks(const PlannedRun& run, const std::vector<Moment>& moments) {
   std::map<uint32_t, uint64_t> before;  // by chunk: its offset in the previous moment
   std::map<uint32_t, uint64_t> now = run.ResidentBefore(0);
   for (size_t m = 0; m < run.size(); ++m) {

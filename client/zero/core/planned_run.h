@@ -62,7 +62,7 @@ class PlannedRun {
 // Whether the plan moves a chunk that operators of these moments hold from one moment to another;
 // such a plan cannot be followed. The planner knows that two moments use the chunk, but not that it
 // is held in between, and may move it if places are short.
-bool MovesWhatIsKept(const PlannedRun& run, const std::vector<Moment>& moments);
+bool MovesHeldChunks(const PlannedRun& run, const std::vector<Moment>& moments);
 
 }  // namespace geminid::zero
 

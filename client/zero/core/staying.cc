@@ -33,7 +33,7 @@ Trace WithWhatStays(const Trace& trace, const StayingWeights& weights) {
   return with;
 }
 
-bool KeepsWhatStays(const Plan& plan, const StayingWeights& weights) {
+bool KeepsStayingWeights(const Plan& plan, const StayingWeights& weights) {
   return std::ranges::all_of(plan.moments, [&weights](const PlannedMoment& moment) {
     return std::ranges::none_of(
         moment.loads, [&](const PlannedLoad& load) { return load.index < weights.chunks; });

@@ -22,7 +22,7 @@ struct StayingWeights {
 Trace WithWhatStays(const Trace& trace, const StayingWeights& weights);
 
 // Whether the plan moves none of these weights. It may move them if places are short.
-bool KeepsWhatStays(const Plan& plan, const StayingWeights& weights);
+bool KeepsStayingWeights(const Plan& plan, const StayingWeights& weights);
 
 // Bytes over this rank's link to gather these weights after an update.
 uint64_t BytesGatheredOnce(const Trace& trace, const StayingWeights& weights);

@@ -325,14 +325,14 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
                disk::RemoveFiles(names, identity);
              });
   }
-  if (options.disk.has_value()) SayWhatIsOnDisk(options);
+  if (options.disk.has_value()) SayStateOnDisk(options);
   state_ = std::make_unique<StateIo>(setup_, store_.get(), links_.get());
   residency_->SetStateBytes(store_->device_bytes());
   return run;
 }
 
 // What a predecessor had there is not moved.
-void EngineImpl::SayWhatIsOnDisk(const StateStoreOptions& options) {
+void EngineImpl::SayStateOnDisk(const StateStoreOptions& options) {
   const bool is_auto = setup_.options.state_placement == StatePlacement::kAuto;
   const auto wanted = static_cast<size_t>(std::ranges::count(options.on_disk, true));
   const size_t there = store_->chunks_on_disk();

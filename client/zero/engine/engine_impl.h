@@ -122,7 +122,7 @@ class EngineImpl final : public Engine {
  private:
   using Lock = std::lock_guard<CallMutex>;
   // The state of the engine as a whole.
-  struct Standing {
+  struct EngineStatus {
     absl::Status failed;      // why the engine has failed for good
     absl::Status wait_ended;  // why waiting for the arena ended; not OK: there is no arena any more
     absl::Status refused;     // the error of the trainer's last call, if the engine refused it
@@ -146,7 +146,7 @@ class EngineImpl final : public Engine {
   absl::StatusOr<RunPosition> MakeState();
   StateStoreOptions StoreOptions() const;
   absl::Status ChooseDisk(StateStoreOptions* options);
-  void SayWhatIsOnDisk(const StateStoreOptions& options);
+  void SayStateOnDisk(const StateStoreOptions& options);
   absl::Status StartMoving();
   absl::Status MakeStep(const RunPosition& run);
   // A name for people: what a place in the arena holds.
@@ -239,7 +239,7 @@ class EngineImpl final : public Engine {
   const std::shared_ptr<EngineImpl*> self_;
   mutable CallMutex mutex_;
   Published published_;
-  Standing standing_;
+  EngineStatus standing_;
   std::unique_ptr<RankLinks> links_;
   std::unique_ptr<GranuleOptimizer> optimizer_;
   std::unique_ptr<StateStore> store_;

@@ -96,7 +96,7 @@ absl::StatusOr<Operation> EngineImpl::Begin(Pass pass, std::span<const Parameter
   state->chunks = ChunksOf(pass, parameters);
   absl::Status status;
   {
-    const Residency::Placing placing(residency_.get());
+    const Residency::PlacementScope placing(residency_.get());
     const uint64_t workspace_bytes = placing.workspace_bytes();
     GEMINID_RETURN_IF_ERROR(residency_->CheckFits(state->chunks, workspace_bytes));
     plans_->EndOnStream();
@@ -235,7 +235,7 @@ absl::Status EngineImpl::Reduce(uint32_t chunk) {
 absl::Status EngineImpl::OpenGradient(uint32_t chunk) {
   const uint32_t storage = book_->StorageOf(chunk);
   {
-    const Residency::Placing placing(residency_.get());
+    const Residency::PlacementScope placing(residency_.get());
     GEMINID_RETURN_IF_ERROR(
         PlaceGradient(storage, /*planned=*/false, placing.workspace_bytes(), nullptr));
   }
@@ -320,7 +320,7 @@ absl::Status EngineImpl::AddGradientOn(ParameterId id, std::span<const std::byte
   const uint32_t storage = book_->StorageOf(chunk);
   absl::Status status;
   {
-    const Residency::Placing placing(residency_.get());
+    const Residency::PlacementScope placing(residency_.get());
     GEMINID_RETURN_IF_ERROR(residency_->CheckFits({storage}, placing.workspace_bytes()));
     if (stream != nullptr) residency_->mover().Join(stream);
     status = PlaceGradient(storage, /*planned=*/true, placing.workspace_bytes(), stream);

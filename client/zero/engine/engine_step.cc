@@ -110,7 +110,7 @@ std::vector<uint32_t> EngineImpl::Incomplete(bool step_ends) const {
 absl::Status EngineImpl::CheckRoomToReduce(bool step_ends) {
   const std::vector<uint32_t> chunks = Incomplete(step_ends);
   if (chunks.empty()) return absl::OkStatus();
-  const Residency::Placing placing(residency_.get());
+  const Residency::PlacementScope placing(residency_.get());
   for (uint32_t c : chunks) {
     const absl::Status fits =
         residency_->CheckFits({book_->StorageOf(c)}, placing.workspace_bytes());

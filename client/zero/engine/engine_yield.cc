@@ -26,7 +26,7 @@ absl::StatusOr<bool> EngineImpl::AllRanks(bool mine) {
 // retry after the next step.
 absl::Status EngineImpl::YieldIfAsked() {
   if (!step_->TakeYieldAsked()) return absl::OkStatus();
-  const Residency::Placing placing(residency_.get());  // until the arena is back
+  const Residency::PlacementScope placing(residency_.get());  // until the arena is back
   GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(setup_.options.timeout));
   // The snapshot reads the state in its place. WaitSnapshot returns the snapshot's own error.
   const bool read = !absl::IsDeadlineExceeded(state_->snapshotter().Wait(setup_.options.timeout));
@@ -37,7 +37,7 @@ absl::Status EngineImpl::YieldIfAsked() {
   const bool ready = idle && store_->PrepareToLeave().ok();
   GEMINID_ASSIGN_OR_RETURN(const bool all_ready, AllRanks(ready));
   if (!all_ready) {
-    if (ready) store_->StayAfterAll();
+    if (ready) store_->CancelLeave();
     return absl::OkStatus();
   }
   GEMINID_RETURN_IF_ERROR(LeaveArena());

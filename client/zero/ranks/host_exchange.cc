@@ -12,7 +12,7 @@ HostExchange::~HostExchange() {
   session_->Free(std::array{storage_.id}).IgnoreError();
 }
 
-absl::Status HostExchange::AllGather(const Exchanged& chunk) {
+absl::Status HostExchange::AllGather(const ExchangedChunk& chunk) {
   GEMINID_ASSIGN_OR_RETURN(std::byte* const here, Storage());
   const Slice own = OwnSlice(chunk);
   GEMINID_RETURN_IF_ERROR(Down(chunk, own));
@@ -23,7 +23,7 @@ absl::Status HostExchange::AllGather(const Exchanged& chunk) {
   return Up(chunk, {own.end, chunk.bytes()});
 }
 
-absl::Status HostExchange::Average(const Exchanged& chunk) {
+absl::Status HostExchange::Average(const ExchangedChunk& chunk) {
   GEMINID_ASSIGN_OR_RETURN(std::byte* const here, Storage());
   const Slice own = OwnSlice(chunk);
   GEMINID_RETURN_IF_ERROR(Down(chunk, {0, chunk.bytes()}));
@@ -45,13 +45,13 @@ absl::StatusOr<std::byte*> HostExchange::Storage() {
   return storage_.home;
 }
 
-HostExchange::Slice HostExchange::OwnSlice(const Exchanged& chunk) const {
+HostExchange::Slice HostExchange::OwnSlice(const ExchangedChunk& chunk) const {
   const uint64_t bytes = chunk.bytes() / static_cast<uint64_t>(communicator_->WorldSize());
   const uint64_t begin = static_cast<uint64_t>(communicator_->Rank()) * bytes;
   return {begin, begin + bytes};
 }
 
-absl::Status HostExchange::Down(const Exchanged& chunk, Slice slice) {
+absl::Status HostExchange::Down(const ExchangedChunk& chunk, Slice slice) {
   GEMINID_RETURN_IF_ERROR(Noted(place_.Finish()));  // waits for operations queued on the extent
   return Move({.source = chunk.chunk,
                .destination = storage_.id,
@@ -60,7 +60,7 @@ absl::Status HostExchange::Down(const Exchanged& chunk, Slice slice) {
               slice);
 }
 
-absl::Status HostExchange::Up(const Exchanged& chunk, Slice slice) {
+absl::Status HostExchange::Up(const ExchangedChunk& chunk, Slice slice) {
   return Move({.source = storage_.id,
                .destination = chunk.chunk,
                .priority = Priority::kUrgent,

@@ -16,7 +16,7 @@
 namespace geminid::zero {
 
 // A chunk of which each rank has one slice, in rank order.
-struct Exchanged {
+struct ExchangedChunk {
   ChunkId chunk = kNoChunk;   // without a home; nothing is copied to or from its extent meanwhile
   std::byte* data = nullptr;  // the extent, on the device
   uint64_t elements = 0;      // a multiple of the number of ranks
@@ -43,9 +43,9 @@ class HostExchange {
   ~HostExchange();  // frees the host memory, unless the device may still write to it
 
   // Before the call only this rank's slice is valid, afterwards the whole chunk is.
-  absl::Status AllGather(const Exchanged& chunk);
+  absl::Status AllGather(const ExchangedChunk& chunk);
   // This rank's slice becomes that of the mean over the ranks; the other slices are undefined.
-  absl::Status Average(const Exchanged& chunk);
+  absl::Status Average(const ExchangedChunk& chunk);
 
  private:
   struct Slice {
@@ -54,9 +54,9 @@ class HostExchange {
   };
 
   absl::StatusOr<std::byte*> Storage();
-  Slice OwnSlice(const Exchanged& chunk) const;
-  absl::Status Down(const Exchanged& chunk, Slice slice);
-  absl::Status Up(const Exchanged& chunk, Slice slice);
+  Slice OwnSlice(const ExchangedChunk& chunk) const;
+  absl::Status Down(const ExchangedChunk& chunk, Slice slice);
+  absl::Status Up(const ExchangedChunk& chunk, Slice slice);
   absl::Status Move(TransferSpec spec, Slice slice);
   absl::Status Noted(absl::Status status);
 

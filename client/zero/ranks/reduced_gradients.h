@@ -20,7 +20,7 @@ namespace geminid::zero {
 class ReducedGradients {
  public:
   // The `index`-th granule of a reduced shard, and the landing place that it has taken.
-  struct Landing {
+  struct GradientLanding {
     uint32_t chunk = 0;
     uint32_t index = 0;
     uint32_t place = 0;
@@ -75,9 +75,9 @@ class ReducedGradients {
     for (uint32_t g = 0; land && g < granules; ++g) landing_.push_back({chunk, g});
   }
   // The next granule to land. nullopt: there is none, or no place is free.
-  std::optional<Landing> TakeLanding() {
+  std::optional<GradientLanding> TakeLanding() {
     if (landing_.empty() || free_places_.empty()) return std::nullopt;
-    Landing next = landing_.front();
+    GradientLanding next = landing_.front();
     landing_.pop_front();
     next.place = free_places_.back();
     free_places_.pop_back();
@@ -92,7 +92,7 @@ class ReducedGradients {
   std::vector<double> squares_;      // by granule
   std::vector<double> own_squares_;  // by chunk; empty: not measured
   bool adding_ = false;
-  std::deque<Landing> landing_;  // granules without a place yet
+  std::deque<GradientLanding> landing_;  // granules without a place yet
   std::vector<uint32_t> free_places_;
   uint32_t updating_ = 0;  // granules that are not updated yet
 };

@@ -31,7 +31,7 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
     : context_(std::move(context)),
       buffers_(&session()),
       queue_(ExtentBytes(context_)),
-      stays_(&session(), context_.setup->gathered, context_.names),
+      leases_(&session(), context_.setup->gathered, context_.names),
       gradients_(context_.setup->layout, context_.store->landing_places()),
       views_(&device(), context_.setup->views, ExtentBytes(context_)),
       guard_(std::make_shared<CallbackGuard<Mover>>(this)),
@@ -141,8 +141,8 @@ absl::Status Mover::RunStep(const Step& step, const Purpose& purpose) {
 void Mover::Ask(Task::Kind kind, const Step& step, const Purpose& purpose, std::byte* home) {
   {
     std::lock_guard lock(mutex_);
-    if (kind == Task::Kind::kGather || kind == Task::Kind::kOpen) stays_.Ask(step.chunk);
-    if (kind == Task::Kind::kReduce) stays_.EndForOperators(step.chunk);
+    if (kind == Task::Kind::kGather || kind == Task::Kind::kOpen) leases_.Ask(step.chunk);
+    if (kind == Task::Kind::kReduce) leases_.EndForOperators(step.chunk);
     queue_.Add({.kind = kind,
                 .chunk = step.chunk,
                 .offset = step.offset,
@@ -161,7 +161,7 @@ void Mover::Ask(Task::Kind kind, const Step& step, const Purpose& purpose, std::
 void Mover::Drop(uint32_t chunk) {
   {
     std::lock_guard lock(mutex_);
-    stays_.EndForOperators(chunk);
+    leases_.EndForOperators(chunk);
     if (!queue_.Drop(chunk)) {
       changes_.signal.notify_all();
       return;
@@ -228,14 +228,14 @@ absl::Status Mover::Await(Lock* lock, const std::function<bool()>& ready, const 
     } else if (deadline.Passed() && status_.ok() && !ready()) {
       return absl::DeadlineExceededError(absl::StrCat(
           "no progress for ", absl::FormatDuration(timeout()), " while this rank waited for ", what,
-          " (", shm::Name(static_cast<shm::StallCause>(stalled_by)), "); ", WhereToLook()));
+          " (", shm::Name(static_cast<shm::StallCause>(stalled_by)), "); ", StandstillAdvice()));
     }
   }
   return status_;
 }
 
 // What a person looks at after nothing has happened.
-std::string Mover::WhereToLook() const {
+std::string Mover::StandstillAdvice() const {
   const bool is_alone = context_.communicator->WorldSize() == 1;
   return absl::StrCat("see whether ",
                       is_alone ? "" : "all other ranks make the same calls in the same order, and ",

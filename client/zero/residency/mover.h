@@ -34,7 +34,7 @@
 #include "client/zero/ranks/reduced_gradients.h"
 #include "client/zero/residency/chunk_views.h"
 #include "client/zero/residency/host_buffers.h"
-#include "client/zero/residency/stays.h"
+#include "client/zero/residency/operator_leases.h"
 #include "client/zero/state/state_store.h"
 #include "client/zero/update/updater.h"
 #include "geminid/communicator.h"
@@ -162,7 +162,7 @@ class Mover {
 
   using Task = MoveQueue::Task;
   using Lock = std::unique_lock<std::mutex>;
-  using Landing = ReducedGradients::Landing;
+  using GradientLanding = ReducedGradients::GradientLanding;
 
   // Calls `act` on the stream's thread when the work queued there has completed, unless the mover
   // is ending.
@@ -179,17 +179,17 @@ class Mover {
   absl::Status Reserve(uint64_t before, uint64_t bytes);
   absl::Status Await(Lock* lock, const std::function<bool()>& ready, const std::string& what,
                      const std::function<StallCause()>& cause);
-  std::string WhereToLook() const;
+  std::string StandstillAdvice() const;
   void Loop();
   absl::Status CarryOut(const Task& task);
   StallCause CauseOfWait(uint32_t chunk) const;
   void ReleaseExtent(uint32_t chunk);
   void Changed();
 
-  // mover_stays.cc
+  // mover_leases.cc
   std::set<uint64_t> MarkAll();
   void Reached(uint64_t point);
-  void WatchAll(Stays::Requests requests);  // if a request fails, so does the mover
+  void WatchAll(OperatorLeases::Requests requests);  // if a request fails, so does the mover
   void Arrive(uint32_t chunk);
   void Leave(uint32_t chunk);
   void BecomeReduced(uint32_t chunk);
@@ -258,8 +258,8 @@ class Mover {
   absl::Status StartUpdate(const Task& task);
   absl::Status CheckFinite(uint32_t chunk) const;
   void StartLandings();
-  void StartLanding(const Landing& landing);
-  void Update(const Landing& landed, std::function<void()> used_up);
+  void StartLanding(const GradientLanding& landing);
+  void Update(const GradientLanding& landed, std::function<void()> used_up);
   bool GranuleLeft(uint32_t chunk);
 
   Session& session() const { return *context_.setup->session; }
@@ -284,7 +284,7 @@ class Mover {
   } changes_;
   absl::Status status_;  // CANCELLED once the mover ends
   MoveQueue queue_;
-  Stays stays_;
+  OperatorLeases leases_;
   ReducedGradients gradients_;
   LinkMeter link_;
   bool starting_ = false;  // a thread is in StartGathers

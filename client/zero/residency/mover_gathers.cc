@@ -201,7 +201,7 @@ absl::Status Mover::ToDevice(const Step& step, const Purpose& purpose) {
         },
         "room for " + context_.names(chunk), [] { return StallCause::kSpace; }));
     queue_.Occupy(chunk, step.offset);
-    stays_.Ask(chunk);
+    leases_.Ask(chunk);
   }
   context_.meter->AddModel(static_cast<int64_t>(queue_.bytes(chunk)));
   const Copy copy = {.chunk = chunk,

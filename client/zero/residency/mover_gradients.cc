@@ -149,7 +149,7 @@ void Mover::GradientCopyDone(const Task& task) {
 
 // No work of the stream may use the chunk any more, and the staging area must be free.
 bool Mover::MayReduce(uint32_t chunk) const {
-  return stays_.OldestUnused(chunk) && !gradients_.adding();
+  return leases_.OldestUnused(chunk) && !gradients_.adding();
 }
 
 // Earlier results of Measure may be those of another micro-batch.

@@ -47,7 +47,7 @@ absl::Status Mover::CheckFinite(uint32_t chunk) const {
 
 void Mover::StartLandings() {
   for (;;) {
-    std::optional<Landing> next;
+    std::optional<GradientLanding> next;
     {
       std::lock_guard lock(mutex_);
       if (status_.ok()) next = gradients_.TakeLanding();
@@ -57,7 +57,7 @@ void Mover::StartLandings() {
   }
 }
 
-void Mover::StartLanding(const Landing& landing) {
+void Mover::StartLanding(const GradientLanding& landing) {
   const ChunkShape& shape = Shape(landing.chunk);
   const uint64_t bytes = shape.granule_bytes();
   context_.store->SetGradient(shape.first_granule + landing.index,
@@ -81,7 +81,7 @@ void Mover::StartLanding(const Landing& landing) {
 }
 
 // `used_up` is called on the updater's thread when nothing reads the gradient any more.
-void Mover::Update(const Landing& landed, std::function<void()> used_up) {
+void Mover::Update(const GradientLanding& landed, std::function<void()> used_up) {
   const uint32_t granule = Shape(landed.chunk).first_granule + landed.index;
   context_.updates->Add(LayoutChunk(landed.chunk), granule, [this, used_up = std::move(used_up)] {
     used_up();

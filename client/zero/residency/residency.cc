@@ -99,7 +99,7 @@ absl::Status Residency::Run(const Steps& steps, MicroBatchPosition position) {
   return calls_.fail(mover_->Run(steps, {operation_, moment_, position}));
 }
 
-absl::Status Residency::RunAll(const absl::StatusOr<Steps>& steps, const Placer::Held& needed,
+absl::Status Residency::RunAll(const absl::StatusOr<Steps>& steps, const Placer::IsHeld& needed,
                                uint64_t workspace_bytes) {
   return steps.ok() ? Run(*steps) : DoesNotFit(needed, workspace_bytes);
 }
@@ -114,7 +114,7 @@ absl::Status Residency::MoveWithRoom(const Moves& moves, const Room& room) {
   const auto is_needed = [&](uint32_t chunk) {
     return std::ranges::binary_search(room.chunks, chunk);
   };
-  const Placer::Held held = [&](uint32_t chunk) {
+  const Placer::IsHeld held = [&](uint32_t chunk) {
     return director_.holders(chunk) > (room.held_already && is_needed(chunk) ? 1 : 0);
   };
   GEMINID_RETURN_IF_ERROR(RunAll(placer_.Reserve(room.workspace_bytes, room.wanted_bytes, held),
@@ -161,7 +161,7 @@ absl::Status Residency::Hold(const std::vector<uint32_t>& chunks, Stream* stream
   return absl::OkStatus();
 }
 
-absl::Status Residency::DoesNotFit(const Placer::Held& needed, uint64_t workspace_bytes) const {
+absl::Status Residency::DoesNotFit(const Placer::IsHeld& needed, uint64_t workspace_bytes) const {
   uint64_t chunk_bytes = 0;
   std::set<uint32_t> tensors;
   for (uint32_t chunk = 0; chunk < owners_.size(); ++chunk) {
@@ -184,7 +184,7 @@ absl::Status Residency::DoesNotFit(const Placer::Held& needed, uint64_t workspac
 // --- workspace beyond the reservation -----------------------------------------------------------
 
 absl::Status Residency::Grow(uint64_t extent_bytes) {
-  const Placing placing(this);
+  const PlacementScope placing(this);
   const uint64_t bytes = std::max(extent_bytes, placing.workspace_bytes());
   return RunAll(placer_.Reserve(bytes, placer_.reserved_bytes(), Held()), Held(), extent_bytes);
 }

@@ -83,13 +83,13 @@ class Residency {
 
   // Lives while chunks are placed. Until it ends, other threads get no workspace beyond the bytes
   // that were in use when it began; their requests wait.
-  class Placing {
+  class PlacementScope {
    public:
-    explicit Placing(Residency* residency)
+    explicit PlacementScope(Residency* residency)
         : residency_(*residency), workspace_bytes_(residency->workspace_.Pause()) {}
-    ~Placing() { residency_.GrantReserved(); }
-    Placing(const Placing&) = delete;
-    Placing& operator=(const Placing&) = delete;
+    ~PlacementScope() { residency_.GrantReserved(); }
+    PlacementScope(const PlacementScope&) = delete;
+    PlacementScope& operator=(const PlacementScope&) = delete;
 
     uint64_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -137,16 +137,16 @@ class Residency {
     std::optional<Lease> lease;
   };
 
-  Placer::Held Held() const {
+  Placer::IsHeld Held() const {
     return [this](uint32_t chunk) { return director_.holders(chunk) > 0; };
   }
   absl::Status Run(const Steps& steps, MicroBatchPosition position = {});
-  absl::Status RunAll(const absl::StatusOr<Steps>& steps, const Placer::Held& needed,
+  absl::Status RunAll(const absl::StatusOr<Steps>& steps, const Placer::IsHeld& needed,
                       uint64_t workspace_bytes);
   void GrantReserved();
   absl::Status PublishBlock(uint64_t offset, HoleBlock* block);
   // `needed`: chunks that may not leave.
-  absl::Status DoesNotFit(const Placer::Held& needed, uint64_t workspace_bytes) const;
+  absl::Status DoesNotFit(const Placer::IsHeld& needed, uint64_t workspace_bytes) const;
 
   const EngineSetup& setup_;
   const Director& director_;

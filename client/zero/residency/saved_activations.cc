@@ -62,7 +62,7 @@ absl::StatusOr<uint64_t> SavedActivations::Save(const std::byte* from, uint64_t 
                                                 StreamHandle stream) {
   if (bytes == 0) return absl::InvalidArgumentError("ActivationStore::Save of 0 bytes; skip it");
   GEMINID_ASSIGN_OR_RETURN(Stream* const on, StreamOf(stream));
-  GEMINID_ASSIGN_OR_RETURN(std::vector<Piece> pieces, TakeHomes(bytes));
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ActivationPart> pieces, TakeHomes(bytes));
   uint64_t item = 0;
   {
     const Lock lock(mutex_);
@@ -179,10 +179,11 @@ absl::StatusOr<Stream*> SavedActivations::StreamOf(StreamHandle handle) {
   return stream == nullptr ? &inline_stream_ : stream;
 }
 
-absl::StatusOr<std::vector<SavedActivations::Piece>> SavedActivations::TakeHomes(uint64_t bytes) {
+absl::StatusOr<std::vector<SavedActivations::ActivationPart>> SavedActivations::TakeHomes(
+    uint64_t bytes) {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<HomeRanges::Range> homes,
                            homes_.Take(bytes, options_.place_bytes));
-  std::vector<Piece> pieces;
+  std::vector<ActivationPart> pieces;
   for (const HomeRanges::Range& home : homes) pieces.push_back({.home = home});
   return pieces;
 }
@@ -363,11 +364,11 @@ void SavedActivations::EndCall(uint64_t item) {
 void SavedActivations::EraseIfDropped(uint64_t item) {
   const auto found = items_.find(item);
   if (found == items_.end() || !found->second.dropped || found->second.calls > 0) return;
-  const auto in_use = [this](const Piece& piece) {
+  const auto in_use = [this](const ActivationPart& piece) {
     return piece.place.has_value() && IsInUse(places_[*piece.place]);
   };
   if (std::ranges::any_of(found->second.pieces, in_use)) return;
-  for (const Piece& piece : found->second.pieces) {
+  for (const ActivationPart& piece : found->second.pieces) {
     if (piece.place.has_value()) Clear(&places_[*piece.place]);
     homes_.Give(piece.home);
   }

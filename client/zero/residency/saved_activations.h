@@ -85,14 +85,14 @@ class SavedActivations final : public ActivationStore {
     uint32_t piece = 0;
     uint32_t readers = 0;  // streams that will read the place; until then it takes nothing else
   };
-  struct Piece {
+  struct ActivationPart {
     HomeRanges::Range home{};
     std::optional<uint32_t> place{};
     bool at_home = false;
   };
   struct Item {
     uint64_t bytes = 0;
-    std::vector<Piece> pieces{};
+    std::vector<ActivationPart> pieces{};
     uint32_t calls = 0;  // calls of Save and Load for it that have not returned
     bool dropped = false;
   };
@@ -107,7 +107,7 @@ class SavedActivations final : public ActivationStore {
   }
 
   absl::StatusOr<Stream*> StreamOf(StreamHandle handle);
-  absl::StatusOr<std::vector<Piece>> TakeHomes(uint64_t bytes);
+  absl::StatusOr<std::vector<ActivationPart>> TakeHomes(uint64_t bytes);
   absl::Status SavePieces(uint64_t item, const std::byte* from, uint64_t bytes, Stream* stream);
   absl::Status LoadPieces(uint64_t item, uint64_t bytes, std::byte* to, Stream* stream);
   absl::StatusOr<uint32_t> HoldPiece(uint64_t item, uint32_t piece);

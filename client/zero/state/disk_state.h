@@ -88,7 +88,7 @@ class DiskState {
 
   // While a caller holds this lock, no other caller can take it. So a granule that is used part by
   // part is read only once.
-  std::unique_lock<std::mutex> Turn() { return std::unique_lock(turn_); }
+  std::unique_lock<std::mutex> LockDisk() { return std::unique_lock(turn_); }
   // Calls `use` with the granule's state in the window. `writes`: stores what `use` changes there.
   absl::Status Use(const GranuleOnDisk& granule, bool writes,
                    const std::function<absl::Status(const StateView&)>& use);

@@ -137,18 +137,18 @@ void StateChunks::MakeHomeOlder(ChunkId chunk) {
 }
 
 std::map<ChunkId, ChunkId> StateChunks::StayOnHost() {
-  std::map<ChunkId, ChunkId> refuges;
-  for (const Held& held : held_) refuges[held.chunk] = held.refuge;
+  std::map<ChunkId, ChunkId> swap_chunks;
+  for (const ArenaChunk& held : held_) swap_chunks[held.chunk] = held.swap_chunk;
   held_.clear();
   device_bytes_ = 0;
-  return refuges;
+  return swap_chunks;
 }
 
 // --- other jobs' turn ----------------------------------------------------------------------------
 
 // The names are short, whatever those of the chunks are. The chunks' order is the same in each
 // process of the run.
-std::vector<ChunkSpec> StateChunks::RefugeSpecs(const std::vector<ChunkId>& chunks) const {
+std::vector<ChunkSpec> StateChunks::SwapChunkSpecs(const std::vector<ChunkId>& chunks) const {
   std::vector<ChunkSpec> specs;
   for (const ChunkId chunk : chunks) {
     specs.push_back(
@@ -158,58 +158,62 @@ std::vector<ChunkSpec> StateChunks::RefugeSpecs(const std::vector<ChunkId>& chun
   return specs;
 }
 
-void StateChunks::TakeRefuges(const std::vector<ChunkId>& chunks, std::vector<ChunkId> refuges) {
-  refuges_.chunks = std::move(refuges);
-  for (size_t i = 0; i < chunks.size(); ++i) refuges_.of[chunks[i]] = refuges_.chunks[i];
+void StateChunks::TakeSwapChunks(const std::vector<ChunkId>& chunks,
+                                 std::vector<ChunkId> swap_chunks) {
+  swap_chunks_.chunks = std::move(swap_chunks);
+  for (size_t i = 0; i < chunks.size(); ++i) swap_chunks_.of[chunks[i]] = swap_chunks_.chunks[i];
 }
 
-// Not zero: the refuges are whole. Null: there are none.
-std::atomic<uint64_t>* StateChunks::NoteOfRefuges() const {
-  if (refuges_.chunks.empty()) return nullptr;
+// Not zero: the swap chunks are whole. Null: there are none.
+std::atomic<uint64_t>* StateChunks::NoteOfSwapChunks() const {
+  if (swap_chunks_.chunks.empty()) return nullptr;
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
-  return reinterpret_cast<std::atomic<uint64_t>*>(session_.Home(refuges_.chunks.back()));
+  return reinterpret_cast<std::atomic<uint64_t>*>(session_.Home(swap_chunks_.chunks.back()));
 }
 
 absl::Status StateChunks::PrepareToLeave() {
-  GEMINID_RETURN_IF_ERROR(FreeRefuges());  // those that could not be freed before
+  GEMINID_RETURN_IF_ERROR(FreeSwapChunks());  // those that could not be freed before
   std::vector<ChunkId> without_home;
-  for (const Held& held : held_) {
+  for (const ArenaChunk& held : held_) {
     if (held.keeps && session_.Home(held.chunk) == nullptr) without_home.push_back(held.chunk);
   }
   if (!without_home.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> refuges, Allocate(RefugeSpecs(without_home)));
-    TakeRefuges(without_home, std::move(refuges));
+    GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> swap_chunks,
+                             Allocate(SwapChunkSpecs(without_home)));
+    TakeSwapChunks(without_home, std::move(swap_chunks));
   }
-  for (Held& held : held_) {
-    const auto refuge = refuges_.of.find(held.chunk);
+  for (ArenaChunk& held : held_) {
+    const auto swap_chunk = swap_chunks_.of.find(held.chunk);
     const bool has_home = session_.Home(held.chunk) != nullptr;
-    held.refuge = has_home ? held.chunk : refuge != refuges_.of.end() ? refuge->second : kNoChunk;
+    held.swap_chunk = has_home                              ? held.chunk
+                      : swap_chunk != swap_chunks_.of.end() ? swap_chunk->second
+                                                            : kNoChunk;
   }
   CrashPoint("refuges made");
   return absl::OkStatus();
 }
 
-void StateChunks::StayAfterAll() {
-  for (Held& held : held_) held.refuge = kNoChunk;
-  FreeRefuges().IgnoreError();  // if this fails, the next PrepareToLeave repeats it
+void StateChunks::CancelLeave() {
+  for (ArenaChunk& held : held_) held.swap_chunk = kNoChunk;
+  FreeSwapChunks().IgnoreError();  // if this fails, the next PrepareToLeave repeats it
 }
 
-// The arena has newer contents from now on, even if the refuges cannot be freed.
-absl::Status StateChunks::FreeRefuges() {
-  if (refuges_.chunks.empty()) return absl::OkStatus();
-  NoteOfRefuges()->store(0, std::memory_order_release);
+// The arena has newer contents from now on, even if the swap chunks cannot be freed.
+absl::Status StateChunks::FreeSwapChunks() {
+  if (swap_chunks_.chunks.empty()) return absl::OkStatus();
+  NoteOfSwapChunks()->store(0, std::memory_order_release);
   CrashPoint("refuges spent");
-  GEMINID_RETURN_IF_ERROR(Free(refuges_.chunks));
-  refuges_ = {};
+  GEMINID_RETURN_IF_ERROR(Free(swap_chunks_.chunks));
+  swap_chunks_ = {};
   return absl::OkStatus();
 }
 
 absl::Status StateChunks::Leave() {
   std::vector<Pending> done;
-  for (const Held& held : held_) {
+  for (const ArenaChunk& held : held_) {
     if (!held.keeps) continue;
     done.push_back(session_.Transfer({.source = held.chunk,
-                                      .destination = held.refuge,
+                                      .destination = held.swap_chunk,
                                       .bytes = session_.Bytes(held.chunk),
                                       .cause = TransferCause::kWriteBack}));
   }
@@ -217,12 +221,12 @@ absl::Status StateChunks::Leave() {
     GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
     CrashPoint("chunk leaving");
   }
-  if (std::atomic<uint64_t>* const note = NoteOfRefuges(); note != nullptr) {
+  if (std::atomic<uint64_t>* const note = NoteOfSwapChunks(); note != nullptr) {
     note->store(1, std::memory_order_release);
   }
   CrashPoint("refuges whole");
   done.clear();
-  for (Held& held : held_) {
+  for (ArenaChunk& held : held_) {
     held.offset = session_.DeviceOffset(held.chunk);
     held.lease.reset();
     done.push_back(session_.Drop(held.chunk));
@@ -236,13 +240,13 @@ absl::Status StateChunks::Leave() {
 
 absl::Status StateChunks::Return() {
   std::vector<Pending> done;
-  for (const Held& held : held_) {
+  for (const ArenaChunk& held : held_) {
     if (!held.keeps) {
       done.push_back(session_.AllocateExtent(held.chunk, held.offset, /*may_evict=*/true));
       if (!held.open) done.push_back(session_.Publish(held.chunk));
       continue;
     }
-    done.push_back(session_.Transfer({.source = held.refuge,
+    done.push_back(session_.Transfer({.source = held.swap_chunk,
                                       .destination = held.chunk,
                                       .bytes = session_.Bytes(held.chunk),
                                       .cause = TransferCause::kPrefetch,
@@ -255,35 +259,36 @@ absl::Status StateChunks::Return() {
     GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
     CrashPoint("chunk returning");
   }
-  for (Held& held : held_) {
+  for (ArenaChunk& held : held_) {
     if (held.open) continue;
     held.lease = session_.TryLease(held.chunk);
     if (!held.lease.has_value()) {
       return absl::InternalError("a chunk just brought back to the device could not be leased");
     }
-    if (held.refuge != held.chunk) continue;
+    if (held.swap_chunk != held.chunk) continue;
     MakeHomeOlder(held.chunk);
   }
-  StayAfterAll();
+  CancelLeave();
   CrashPoint("state returned");
   return absl::OkStatus();
 }
 
 // --- what a previous process left ----------------------------------------------------------------
 
-absl::Status StateChunks::ClaimRefuges(const std::vector<ChunkId>& chunks) {
+absl::Status StateChunks::ClaimSwapChunks(const std::vector<ChunkId>& chunks) {
   if (chunks.empty()) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(std::optional<std::vector<ChunkId>> refuges, Claim(RefugeSpecs(chunks)));
-  if (refuges.has_value()) TakeRefuges(chunks, *std::move(refuges));
+  GEMINID_ASSIGN_OR_RETURN(std::optional<std::vector<ChunkId>> swap_chunks,
+                           Claim(SwapChunkSpecs(chunks)));
+  if (swap_chunks.has_value()) TakeSwapChunks(chunks, *std::move(swap_chunks));
   return absl::OkStatus();
 }
 
 ChunkId StateChunks::ContentsOf(ChunkId chunk) const {
   if (session_.ResidencyOf(chunk) == geminid::Residency::kResident) return chunk;
-  const std::atomic<uint64_t>* const note = NoteOfRefuges();
-  const auto refuge = refuges_.of.find(chunk);
+  const std::atomic<uint64_t>* const note = NoteOfSwapChunks();
+  const auto swap_chunk = swap_chunks_.of.find(chunk);
   if (note == nullptr || note->load(std::memory_order_acquire) == 0) return kNoChunk;
-  return refuge == refuges_.of.end() ? kNoChunk : refuge->second;
+  return swap_chunk == swap_chunks_.of.end() ? kNoChunk : swap_chunk->second;
 }
 
 // Each chunk returns to the place that it had, since all of them lay one behind the other.
@@ -313,7 +318,7 @@ absl::Status StateChunks::HoldClaimed(const std::vector<ChunkId>& chunks) {
     CrashPoint("chunk brought back");
   }
   for (const ChunkId chunk : chunks) GEMINID_RETURN_IF_ERROR(Hold(chunk));
-  return FreeRefuges();
+  return FreeSwapChunks();
 }
 
 }  // namespace geminid::zero

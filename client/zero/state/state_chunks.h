@@ -55,21 +55,21 @@ class StateChunks {
   uint64_t device_bytes() const { return device_bytes_; }
   // Whether a held chunk has contents that matter between steps.
   bool any_kept() const {
-    return std::ranges::any_of(held_, [](const Held& held) { return held.keeps; });
+    return std::ranges::any_of(held_, [](const ArenaChunk& held) { return held.keeps; });
   }
 
   // --- other jobs' turn ---
 
   // Leave() moves all held chunks out of the arena, with their contents on the host. Return()
-  // brings them back to the same addresses. Before that, PrepareToLeave() allocates refuges, host
-  // memory for chunks without a home: RESOURCE_EXHAUSTED if there is none, and nothing has moved.
-  // StayAfterAll() cancels it.
+  // brings them back to the same addresses. Before that, PrepareToLeave() allocates swap chunks,
+  // host memory for chunks without a home: RESOURCE_EXHAUSTED if there is none, and nothing has
+  // moved. CancelLeave() cancels it.
   //
-  // A chunk that is in the arena has the newest contents. The others are in their refuges, which
-  // a note in host memory says are whole: the note is set before the first chunk leaves the arena,
-  // and cleared after the last one is back. So this process may die at any instruction.
+  // A chunk that is in the arena has the newest contents. The others are in their swap chunks,
+  // which a note in host memory says are whole: the note is set before the first chunk leaves the
+  // arena, and cleared after the last one is back. So this process may die at any instruction.
   absl::Status PrepareToLeave();
-  void StayAfterAll();
+  void CancelLeave();
   absl::Status Leave();
   absl::Status Return();
   // Instead of Return(): the chunks stay on the host. Returns the chunk with each one's contents.
@@ -77,43 +77,43 @@ class StateChunks {
 
   // --- what a previous process left ---
 
-  // Claims the refuges of these chunks, all that had no home, if there are any.
-  absl::Status ClaimRefuges(const std::vector<ChunkId>& chunks);
-  // The chunk with the contents of `chunk`: itself or its refuge. kNoChunk: they are lost.
+  // Claims the swap chunks of these chunks, all that had no home, if there are any.
+  absl::Status ClaimSwapChunks(const std::vector<ChunkId>& chunks);
+  // The chunk with the contents of `chunk`: itself or its swap chunk. kNoChunk: they are lost.
   ChunkId ContentsOf(ChunkId chunk) const;
-  // Holds these chunks, first copying contents in refuges back to the arena. DATA_LOSS: there are
-  // chunks without contents. Then frees the refuges.
+  // Holds these chunks, first copying contents in swap chunks back to the arena. DATA_LOSS: there
+  // are chunks without contents. Then frees the swap chunks.
   absl::Status HoldClaimed(const std::vector<ChunkId>& chunks);
-  absl::Status FreeRefuges();
+  absl::Status FreeSwapChunks();
 
  private:
   // A chunk in the arena, and its place on the host while it is not there.
-  struct Held {
+  struct ArenaChunk {
     ChunkId chunk = kNoChunk;
     std::optional<Lease> lease{};
-    ChunkId refuge = kNoChunk;  // its home, or a chunk that serves as one
+    ChunkId swap_chunk = kNoChunk;  // its home, or a chunk that serves as one
     uint64_t offset = 0;
     bool keeps = true;
     bool open = false;  // not published, so nobody can lease it
   };
 
   // One allocation. The last chunk has the note.
-  struct Refuges {
+  struct SwapChunks {
     std::vector<ChunkId> chunks{};
     std::map<ChunkId, ChunkId> of{};
   };
 
   absl::Status TakeExtent(ChunkId chunk);
-  std::vector<ChunkSpec> RefugeSpecs(const std::vector<ChunkId>& chunks) const;
-  void TakeRefuges(const std::vector<ChunkId>& chunks, std::vector<ChunkId> refuges);
-  std::atomic<uint64_t>* NoteOfRefuges() const;
+  std::vector<ChunkSpec> SwapChunkSpecs(const std::vector<ChunkId>& chunks) const;
+  void TakeSwapChunks(const std::vector<ChunkId>& chunks, std::vector<ChunkId> swap_chunks);
+  std::atomic<uint64_t>* NoteOfSwapChunks() const;
   void MakeHomeOlder(ChunkId chunk);
 
   Session& session_;
   const absl::Duration timeout_;
   std::vector<ChunkId> all_;
-  std::vector<Held> held_;
-  Refuges refuges_;
+  std::vector<ArenaChunk> held_;
+  SwapChunks swap_chunks_;
   uint64_t device_bytes_ = 0;
 };
 

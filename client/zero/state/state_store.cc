@@ -35,16 +35,16 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   GEMINID_ASSIGN_OR_RETURN(store->compute_,
                            Compute::Create(DeviceOf(*session), "geminid-state", options.timeout));
   GEMINID_RETURN_IF_ERROR(store->Allocate());
-  if (store->left_.claimed && store->left_.status.ok()) {
+  if (store->previous_.claimed && store->previous_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->NoteWhatIsLeft(store->TakeUp()));
   }
-  if ((options.on_device || store->any_streamed()) && store->left_.status.ok()) {
+  if ((options.on_device || store->any_streamed()) && store->previous_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeDeviceScales());
   }
-  if (options.workspace_bytes > 0 && store->left_.status.ok()) {
+  if (options.workspace_bytes > 0 && store->previous_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeWorkspace());
   }
-  if (options.gradient_sums && store->left_.status.ok()) {
+  if (options.gradient_sums && store->previous_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeGradientSums());
   }
   return store;
@@ -242,9 +242,10 @@ void StateStore::FindAddresses() {
 
 // From now on state is read on the host.
 void StateStore::StayOnHost() {
-  const std::map<ChunkId, ChunkId> refuge_of = chunks_.StayOnHost();
+  const std::map<ChunkId, ChunkId> swap_chunk_of = chunks_.StayOnHost();
   const auto stay = [&](ChunkId* chunk) {
-    if (const auto found = refuge_of.find(*chunk); found != refuge_of.end()) *chunk = found->second;
+    if (const auto found = swap_chunk_of.find(*chunk); found != swap_chunk_of.end())
+      *chunk = found->second;
   };
   for (Extent& extent : extents_) {
     extent.tier = kHost;

@@ -69,8 +69,8 @@ class StateStore {
   // is_claimed(): the store has a previous process's chunks. left(): OK if training can go on from
   // their contents, which the newest commit record and the version words describe. Otherwise the
   // error says why not, and the store must be freed and made anew.
-  bool is_claimed() const { return left_.claimed; }
-  const absl::Status& left() const { return left_.status; }
+  bool is_claimed() const { return previous_.claimed; }
+  const absl::Status& left() const { return previous_.status; }
   // Whether a replacement may resume from here. Call this after each commit and after other
   // changes.
   void SetResumable(bool resumable) { commit_->header.resumable.store(resumable ? 1 : 0); }
@@ -197,7 +197,7 @@ class StateStore {
                                                   uint64_t bytes);
   // See StateChunks. Nothing may be transferred or updated until the state has returned.
   absl::Status PrepareToLeave() { return chunks_.PrepareToLeave(); }
-  void StayAfterAll() { chunks_.StayAfterAll(); }
+  void CancelLeave() { chunks_.CancelLeave(); }
   absl::Status LeaveDevice() { return chunks_.Leave(); }
   absl::Status ReturnToDevice() { return chunks_.Return(); }
   // Instead of ReturnToDevice: no further update follows.
@@ -238,7 +238,7 @@ class StateStore {
   const shm::CommitRecord* StepOfPrevious() const;
   uint32_t OptimizerNumber() const;
   absl::Status CheckOptimizer() const;
-  absl::Status CheckNothingIsLeft(const std::string& missing) const;
+  absl::Status CheckNoPreviousState(const std::string& missing) const;
   // Claims a previous process's chunks, if they are wanted and there; else allocates new ones.
   absl::StatusOr<std::vector<ChunkId>> ObtainChunks(StateList* list);
   absl::Status NoteWhatIsLeft(absl::Status found);
@@ -282,7 +282,7 @@ class StateStore {
   void FindAddresses();
 
   // The state of a previous process.
-  struct Left {
+  struct PreviousState {
     bool claimed = false;
     absl::Status status;
     std::vector<ChunkId> device_spare;  // if it had one
@@ -322,7 +322,7 @@ class StateStore {
   Gradients gradients_;
   TensorStates tensor_states_;
   Scratch scratch_;
-  Left left_;
+  PreviousState previous_;
   std::optional<StepNotes> notes_;
   uint64_t model_state_bytes_ = 0;
   Disk disk_;

@@ -37,8 +37,8 @@ absl::Status StateStore::Allocate() {
   GEMINID_RETURN_IF_ERROR(ObtainNotes());
   GEMINID_RETURN_IF_ERROR(MakeDisk(list, ids));
   if (options_.on_device) {
-    if (left_.claimed) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(chunks_.HoldClaimed(ids)));
-    if (!left_.claimed) GEMINID_RETURN_IF_ERROR(chunks_.Place(ids, compute_->on_device()));
+    if (previous_.claimed) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(chunks_.HoldClaimed(ids)));
+    if (!previous_.claimed) GEMINID_RETURN_IF_ERROR(chunks_.Place(ids, compute_->on_device()));
   }
   TakeExtents(list, ids);
   TakeGranules(list, ids);
@@ -68,11 +68,11 @@ void StateStore::TakeExtents(const StateList& list, const std::vector<ChunkId>& 
 
 void StateStore::TakeGranules(const StateList& list, const std::vector<ChunkId>& ids) {
   gradients_.chunks.resize(layout_.granules, kNoChunk);
-  if (!left_.claimed) commit_->versions[layout_.granules].store(shm::ChunkVersion{}.Encode());
+  if (!previous_.claimed) commit_->versions[layout_.granules].store(shm::ChunkVersion{}.Encode());
   for (const ChunkShape& chunk : layout_.chunks) {
     for (uint32_t i = chunk.first_granule; i < chunk.first_granule + chunk.granules; ++i) {
       current_[i].store(i);
-      if (!left_.claimed) commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
+      if (!previous_.claimed) commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
       if (keeps_gradient(chunk)) gradients_.chunks[i] = ids[list.gradients[i]];
     }
   }
@@ -85,7 +85,7 @@ void StateStore::TakeGranules(const StateList& list, const std::vector<ChunkId>&
 absl::Status StateStore::ChargeDisk(const StateList& list) {
   if (list.disk_bytes() == 0) return absl::OkStatus();
   for (const ChunkSpec& spec : list.DiskSpecs(options_.disk->disk.folders.size())) {
-    if (left_.claimed) {
+    if (previous_.claimed) {
       std::optional<std::vector<ChunkId>> charged;
       GEMINID_ASSIGN_OR_RETURN(charged, chunks_.Claim({spec}));
       if (charged.has_value()) continue;
@@ -98,7 +98,7 @@ absl::Status StateStore::ChargeDisk(const StateList& list) {
 absl::Status StateStore::MakeDisk(const StateList& list, const std::vector<ChunkId>& ids) {
   if (list.first_staging == list.first_of_disk) {
     // Files of an earlier process of the run are of no use.
-    if (options_.disk.has_value() && !left_.claimed && !options_.disk->name.empty()) {
+    if (options_.disk.has_value() && !previous_.claimed && !options_.disk->name.empty()) {
       disk::RemoveFiles(disk::PathsOfFiles(options_.disk->disk.folders, options_.disk->name),
                         /*identity=*/{});
     }
@@ -112,8 +112,8 @@ absl::Status StateStore::MakeDisk(const StateList& list, const std::vector<Chunk
   options.spares = list.spares.size();
   options.written = &disk_.count->bytes();
   absl::StatusOr<std::unique_ptr<DiskState>> made =
-      DiskState::Create(list.DiskShapes(), options, homes, left_.claimed);
-  if (!made.ok() && left_.claimed) return NoteWhatIsLeft(made.status());
+      DiskState::Create(list.DiskShapes(), options, homes, previous_.claimed);
+  if (!made.ok() && previous_.claimed) return NoteWhatIsLeft(made.status());
   if (!made.ok()) return made.status();
   disk_.state = *std::move(made);
   return absl::OkStatus();

@@ -33,9 +33,9 @@ absl::Status StateStore::ClaimNoteOfDisk() {
   std::optional<std::vector<ChunkId>> ids;
   GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim({NoteOfDiskSpec(layout_)}));
   if (!ids.has_value()) return absl::OkStatus();
-  left_.note_of_disk = ids->front();
-  left_.chosen_on_disk = std::exchange(options_.on_disk, {});
-  const std::byte* const note = chunks_.session().Home(left_.note_of_disk);
+  previous_.note_of_disk = ids->front();
+  previous_.chosen_on_disk = std::exchange(options_.on_disk, {});
+  const std::byte* const note = chunks_.session().Home(previous_.note_of_disk);
   for (size_t c = 0; c < layout_.chunks.size(); ++c) {
     options_.on_disk.push_back(note[c] != std::byte{});
   }
@@ -46,12 +46,12 @@ absl::Status StateStore::ClaimNoteOfDisk() {
 absl::Status StateStore::NoteDisk() {
   if (!options_.NotesDisk()) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(disk_.count->Share());
-  if (left_.note_of_disk == kNoChunk) {
+  if (previous_.note_of_disk == kNoChunk) {
     GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
                              chunks_.Allocate({NoteOfDiskSpec(layout_)}));
-    left_.note_of_disk = ids.front();
+    previous_.note_of_disk = ids.front();
   }
-  std::byte* const note = chunks_.session().Home(left_.note_of_disk);
+  std::byte* const note = chunks_.session().Home(previous_.note_of_disk);
   for (size_t c = 0; c < layout_.chunks.size(); ++c) {
     const bool on_disk = !options_.on_disk.empty() && options_.on_disk[c];
     note[c] = on_disk ? std::byte{1} : std::byte{0};
@@ -84,7 +84,7 @@ absl::Status StateStore::CheckOptimizer() const {
 }
 
 // State of another form stays. Only a run that has no use for it may free it.
-absl::Status StateStore::CheckNothingIsLeft(const std::string& missing) const {
+absl::Status StateStore::CheckNoPreviousState(const std::string& missing) const {
   const shm::CommitRecord* const last = StepOfPrevious();
   if (last == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -97,25 +97,26 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(StateList* list) {
   if (options_.resume) {
     std::string missing;
     GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(list->specs, &missing));
-    if (!ids.has_value()) GEMINID_RETURN_IF_ERROR(CheckNothingIsLeft(missing));
+    if (!ids.has_value()) GEMINID_RETURN_IF_ERROR(CheckNoPreviousState(missing));
   }
-  left_.claimed = ids.has_value();
-  if (left_.claimed && !options_.on_device) {
+  previous_.claimed = ids.has_value();
+  if (previous_.claimed && !options_.on_device) {
     std::vector<ChunkSpec> spare;
     DeviceSpareSlots(&spare);
     std::optional<std::vector<ChunkId>> spares;
     GEMINID_ASSIGN_OR_RETURN(spares, chunks_.Claim(spare));
-    left_.device_spare = std::move(spares).value_or(std::vector<ChunkId>());
+    previous_.device_spare = std::move(spares).value_or(std::vector<ChunkId>());
   }
-  if (left_.claimed) {
-    GEMINID_RETURN_IF_ERROR(chunks_.ClaimRefuges(options_.on_device ? *ids : left_.device_spare));
-    if (left_.note_of_disk == kNoChunk) GEMINID_RETURN_IF_ERROR(NoteDisk());
+  if (previous_.claimed) {
+    GEMINID_RETURN_IF_ERROR(
+        chunks_.ClaimSwapChunks(options_.on_device ? *ids : previous_.device_spare));
+    if (previous_.note_of_disk == kNoChunk) GEMINID_RETURN_IF_ERROR(NoteDisk());
     return *ids;
   }
   SetResumable(false);  // before the state is freed
   GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
-  if (left_.note_of_disk != kNoChunk) {
-    options_.on_disk = left_.chosen_on_disk;
+  if (previous_.note_of_disk != kNoChunk) {
+    options_.on_disk = previous_.chosen_on_disk;
     *list = ListState(layout_, options_);
   }
   GEMINID_RETURN_IF_ERROR(NoteDisk());
@@ -127,10 +128,10 @@ absl::Status StateStore::ObtainNotes() {
   const std::vector<ChunkSpec> specs = {
       {kNotesName, ChunkKind::kGeneric, StepNotes::BytesFor(*options_.noted_tensors)}};
   std::optional<std::vector<ChunkId>> ids;
-  if (left_.claimed) {
+  if (previous_.claimed) {
     GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(specs));
     if (!ids.has_value())
-      left_.status = absl::DataLossError("the record of its steps' hyperparameters is missing");
+      previous_.status = absl::DataLossError("the record of its steps' hyperparameters is missing");
     GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
     CrashPoint("state claimed");
   }
@@ -145,7 +146,7 @@ absl::Status StateStore::ObtainNotes() {
 // returned, and the next replacement process may try again.
 absl::Status StateStore::NoteWhatIsLeft(absl::Status found) {
   if (!found.ok() && !absl::IsNotFound(found) && !absl::IsDataLoss(found)) return found;
-  left_.status = std::move(found);
+  previous_.status = std::move(found);
   return absl::OkStatus();
 }
 
@@ -156,7 +157,7 @@ absl::Status StateStore::TakeUp() {
   std::vector<bool> used(extents_.size(), false);
   std::vector<ChunkSpec> specs;
   const std::vector<ExtentSlots> device_spares =
-      left_.device_spare.empty() ? std::vector<ExtentSlots>() : DeviceSpareSlots(&specs);
+      previous_.device_spare.empty() ? std::vector<ExtentSlots>() : DeviceSpareSlots(&specs);
   OnDeviceSpares on_device_spares(device_spares.size());
   GEMINID_RETURN_IF_ERROR(ReadVersions(&used, &on_device_spares));
   if (!options_.on_device) GEMINID_RETURN_IF_ERROR(CopyAllHome());
@@ -248,7 +249,7 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
   if (!place.has_value()) return absl::DataLossError("there is no spare extent");
   Session& session = chunks_.session();
   const uint32_t to = *place;
-  const Extent source = MakeExtent(spare, left_.device_spare, kDevice);
+  const Extent source = MakeExtent(spare, previous_.device_spare, kDevice);
   const Extent& target = extents_[to];
   std::vector<std::pair<ChunkId, ChunkId>> copies = {{source.weight, target.weight},
                                                      {source.remainder, target.remainder}};
@@ -277,11 +278,11 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
 }
 
 absl::Status StateStore::FreeDeviceSpare() {
-  if (left_.device_spare.empty()) return absl::OkStatus();
+  if (previous_.device_spare.empty()) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(chunks_.WaitSettled());
-  GEMINID_RETURN_IF_ERROR(chunks_.Free(left_.device_spare));
-  left_.device_spare.clear();
-  return chunks_.FreeRefuges();
+  GEMINID_RETURN_IF_ERROR(chunks_.Free(previous_.device_spare));
+  previous_.device_spare.clear();
+  return chunks_.FreeSwapChunks();
 }
 
 std::vector<uint32_t> StateStore::GranulesBefore(uint64_t epoch) const {

@@ -112,7 +112,7 @@ class GradientStep {
   StepGradients gradients_;         // as measured
   bool gradients_written_ = false;  // by the trainer, after the last norm
   // What any rank was asked, in the step that ends.
-  struct Asked {
+  struct StepRequests {
     bool yield = false;
     bool disk_spent = false;
   } asked_;

@@ -133,7 +133,7 @@ absl::StatusOr<Plan> StepPlans::RequestPlan(const Trace& trace, bool weights_cha
     if (!absl::IsResourceExhausted(tighter.status())) plan = std::move(tighter);
   }
   // If a chunk's place is in another one's way, the planner may move the chunk in between.
-  if (stays && plan.ok() && !KeepsWhatStays(*plan, setup_.staying_weights())) {
+  if (stays && plan.ok() && !KeepsStayingWeights(*plan, setup_.staying_weights())) {
     return absl::ResourceExhaustedError(
         "the device has no room for weights that stay from one update to the next beside the "
         "chunks that are loaded and evicted; use ZeRO stage 3, or more device memory");
@@ -223,7 +223,7 @@ absl::Status StepPlans::MakePlanFromRecording() {
     }
   }
   absl::StatusOr<Plan> plan = placed.ok() ? RequestPlanWithMargin(&trace) : placed;
-  const bool moves_kept = plan.ok() && MovesWhatIsKept(RunOf(*plan, trace), recorded);
+  const bool moves_kept = plan.ok() && MovesHeldChunks(RunOf(*plan, trace), recorded);
   const bool none = absl::IsResourceExhausted(plan.status()) || moves_kept;
   std::string why;
   if (none) {
@@ -268,7 +268,7 @@ absl::Status StepPlans::PutInForce(const Trace& trace, Plan plan) {
   tally_.CountPlan(/*differs=*/!same);
   const Moves moves = director_.PutInForce(std::move(run));
   // As after each planned micro-batch: the chunks that stay and the next first allocation must fit.
-  const Residency::Placing placing(&residency_);
+  const Residency::PlacementScope placing(&residency_);
   return residency_.MoveWithRoom(moves,
                                  {.workspace_bytes = placing.workspace_bytes(),
                                   .wanted_bytes = planned_trace_.moments.back().workspace_bytes});
@@ -289,7 +289,7 @@ absl::Status StepPlans::PlanEvaluation(bool end) {
   if (!plan.ok()) return plan.status();
   GEMINID_RETURN_IF_ERROR(links_.agreement().CheckSame(plan->plan_hash, "the plan of evaluation"));
   PlannedRun run = RunOf(*std::move(plan), trace);
-  if (!MovesWhatIsKept(run, sample)) director_.SetEvaluationPlan(std::move(run));
+  if (!MovesHeldChunks(run, sample)) director_.SetEvaluationPlan(std::move(run));
   // The daemon explains the last plan that it made; this makes that training's plan.
   if (director_.training_plan() != nullptr) return RequestPlan(planned_trace_).status();
   return absl::OkStatus();

@@ -26,7 +26,7 @@ DiskUpdates::DiskUpdates(StateStore* store, const GranuleOptimizer& optimizer)
     : store_(*store), disk_(*store->disk()), optimizer_(optimizer) {}
 
 DiskUpdates::~DiskUpdates() {
-  for (const Placed& placed : placed_) {
+  for (const PlacedGranule& placed : placed_) {
     if (!placed.updated) disk_.io().Finish(placed.coming).IgnoreError();
   }
 }
@@ -40,8 +40,8 @@ void DiskUpdates::Add(uint32_t granule) {
 
 void DiskUpdates::FillPlaces() {
   while (!waiting_.empty() && placed_.size() < disk_.places().size()) {
-    Placed placed = {.granule = store_.OnDisk(waiting_.front()),
-                     .place = &disk_.places()[granules_placed_ % disk_.places().size()]};
+    PlacedGranule placed = {.granule = store_.OnDisk(waiting_.front()),
+                            .place = &disk_.places()[granules_placed_ % disk_.places().size()]};
     waiting_.pop_front();
     ++granules_placed_;
     placed.coming = disk_.io().StartRead(placed.granule.extent, placed.place->extent);
@@ -50,7 +50,7 @@ void DiskUpdates::FillPlaces() {
 }
 
 // Seals here, so that the disk does not wait for checksums between two writes.
-absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::ThreadPool* pool) {
+absl::Status DiskUpdates::Update(PlacedGranule* placed, uint64_t epoch, kernels::ThreadPool* pool) {
   if (placed->updated) return absl::OkStatus();
   placed->updated = true;  // even if the update fails
   const GranuleOnDisk& granule = placed->granule;
@@ -71,7 +71,7 @@ absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::Thread
 
 // Updates the second granule while the first one is written and the third one is read.
 absl::Status DiskUpdates::WriteFirst(uint64_t epoch, kernels::ThreadPool* pool) {
-  const Placed& first = placed_.front();
+  const PlacedGranule& first = placed_.front();
   const uint32_t spare = store_.SpareExtent(first.granule.granule);
   const disk::ExtentIo::Ticket leaving = disk_.io().StartSealed(spare, first.place->extent);
   CrashPoint("extent leaving");
@@ -86,7 +86,7 @@ absl::Status DiskUpdates::FinishFirst(uint64_t epoch, kernels::ThreadPool* pool)
   GEMINID_RETURN_IF_ERROR(status_);
   GEMINID_RETURN_IF_ERROR(Update(&placed_.front(), epoch, pool));
   GEMINID_RETURN_IF_ERROR(WriteFirst(epoch, pool));
-  const Placed& first = placed_.front();
+  const PlacedGranule& first = placed_.front();
   std::memcpy(store_.Spare(first.granule.granule).weight, first.place->weight,
               store_.WeightBytes(first.granule.granule));
   placed_.pop_front();

@@ -34,7 +34,7 @@ class DiskUpdates final : public UpdatesAhead {
 
  private:
   // A granule that was read, or is being read, into a place.
-  struct Placed {
+  struct PlacedGranule {
     GranuleOnDisk granule{};
     const DiskPlace* place = nullptr;
     disk::ExtentIo::Ticket coming = 0;
@@ -43,7 +43,7 @@ class DiskUpdates final : public UpdatesAhead {
 
   void FillPlaces();
   // Waits until the state has been read, then updates and seals it in its place.
-  absl::Status Update(Placed* placed, uint64_t epoch, kernels::ThreadPool* pool);
+  absl::Status Update(PlacedGranule* placed, uint64_t epoch, kernels::ThreadPool* pool);
   absl::Status WriteFirst(uint64_t epoch, kernels::ThreadPool* pool);
 
   StateStore& store_;
@@ -51,7 +51,7 @@ class DiskUpdates final : public UpdatesAhead {
   const GranuleOptimizer& optimizer_;
   absl::Status status_;           // the first error of earlier writes
   std::deque<uint32_t> waiting_;  // granules without a place yet
-  std::deque<Placed> placed_;
+  std::deque<PlacedGranule> placed_;
   uint64_t granules_placed_ = 0;  // ever; granules take the places in turn
 };
 

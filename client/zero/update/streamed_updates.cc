@@ -78,7 +78,7 @@ StreamedUpdates::~StreamedUpdates() {
   WaitUpdates().IgnoreError();
   // Copies in progress would keep the homes that they read.
   const absl::Duration timeout = std::min(timeout_, kFarewellTimeout);
-  for (const Placed& placed : placed_) WaitAll(placed.coming, timeout).IgnoreError();
+  for (const PlacedSlice& placed : placed_) WaitAll(placed.coming, timeout).IgnoreError();
 }
 
 StreamedUpdates::ElementBytes StreamedUpdates::ElementBytesOf(uint32_t granule) const {
@@ -112,7 +112,8 @@ void StreamedUpdates::Add(uint32_t granule) {
 // Slices leave their places in the order in which they came.
 void StreamedUpdates::FillPlaces() {
   while (!waiting_.empty() && placed_.size() < places_.size()) {
-    Placed placed = {.slice = waiting_.front(), .place = places_[slices_placed_ % places_.size()]};
+    PlacedSlice placed = {.slice = waiting_.front(),
+                          .place = places_[slices_placed_ % places_.size()]};
     waiting_.pop_front();
     ++slices_placed_;
     placed.coming = StartCopies(placed, /*to_device=*/true);
@@ -121,7 +122,7 @@ void StreamedUpdates::FillPlaces() {
 }
 
 // Called after the flip of the granule before, which decides which extent is the spare.
-std::vector<Pending> StreamedUpdates::StartCopies(const Placed& placed, bool to_device) {
+std::vector<Pending> StreamedUpdates::StartCopies(const PlacedSlice& placed, bool to_device) {
   const Slice& slice = placed.slice;
   const ElementBytes bytes = ElementBytesOf(slice.granule);
   std::array<ChunkId, kArrays> homes = {};
@@ -150,7 +151,7 @@ absl::Status StreamedUpdates::WaitAll(std::span<const Pending> copies, absl::Dur
   return first;
 }
 
-absl::Status StreamedUpdates::StartUpdate(Placed* placed, kernels::ThreadPool* pool) {
+absl::Status StreamedUpdates::StartUpdate(PlacedSlice* placed, kernels::ThreadPool* pool) {
   if (placed->updating) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(WaitAll(placed->coming, timeout_));
   placed->updating = true;
@@ -177,7 +178,7 @@ absl::Status StreamedUpdates::StartUpdate(Placed* placed, kernels::ThreadPool* p
 
 absl::Status StreamedUpdates::WaitUpdates() {
   const bool any =
-      std::ranges::any_of(placed_, [](const Placed& placed) { return placed.updating; });
+      std::ranges::any_of(placed_, [](const PlacedSlice& placed) { return placed.updating; });
   return any ? store_.device_compute().Finish() : absl::OkStatus();
 }
 

@@ -67,7 +67,7 @@ class StreamedUpdates final : public UpdatesAhead {
     bool last = false;  // of its granule
   };
   // A slice that has a place in the arena.
-  struct Placed {
+  struct PlacedSlice {
     Slice slice{};
     ChunkId place = kNoChunk;
     std::vector<Pending> coming{};
@@ -80,9 +80,9 @@ class StreamedUpdates final : public UpdatesAhead {
   // Where an array begins in a place. For array kArrays: where the last array ends.
   uint64_t OffsetOf(const ElementBytes& bytes, size_t array) const;
   void FillPlaces();
-  std::vector<Pending> StartCopies(const Placed& placed, bool to_device);
+  std::vector<Pending> StartCopies(const PlacedSlice& placed, bool to_device);
   // Waits for the slice's copies, and queues its update.
-  absl::Status StartUpdate(Placed* placed, kernels::ThreadPool* pool);
+  absl::Status StartUpdate(PlacedSlice* placed, kernels::ThreadPool* pool);
   absl::Status FinishFirstSlice(kernels::ThreadPool* pool);
   // Waits for all copies, each for at most `timeout`. Returns the first error.
   static absl::Status WaitAll(std::span<const Pending> copies, absl::Duration timeout);
@@ -95,7 +95,7 @@ class StreamedUpdates final : public UpdatesAhead {
   std::vector<uint64_t> granule_elements_;
   std::vector<ChunkId> places_;
   std::deque<Slice> waiting_;  // slices without a place yet
-  std::deque<Placed> placed_;
+  std::deque<PlacedSlice> placed_;
   uint64_t slices_placed_ = 0;  // ever; slices take the places in turn
 };
 

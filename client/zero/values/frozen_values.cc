@@ -51,7 +51,7 @@ void FromFloats(DataType type, std::span<const float> values, std::span<std::byt
   WriteAs<kernels::Float16>(values, bytes, &kernels::Float16::FromFloat);
 }
 
-std::optional<size_t> FirstUnfit(DataType type, std::span<const float> values) {
+std::optional<size_t> FirstUnrepresentable(DataType type, std::span<const float> values) {
   auto found = values.end();
   if (type == DataType::kInt8) found = std::ranges::find_if_not(values, Fits<int8_t>);
   if (type == DataType::kUint8) found = std::ranges::find_if_not(values, Fits<uint8_t>);

@@ -12,12 +12,12 @@ namespace geminid::zero {
 
 // `bytes` has as many elements of the type as `values` has values.
 void ToFloats(DataType type, std::span<const std::byte> bytes, std::span<float> values);
-// Rounds to the nearest fp16 value. Values for integer types must first pass FirstUnfit.
+// Rounds to the nearest fp16 value. Values for integer types must first pass FirstUnrepresentable.
 void FromFloats(DataType type, std::span<const float> values, std::span<std::byte> bytes);
 
 // The index of the first value that the integer type cannot represent: a fraction, or a value out
 // of range. Always nullopt for other types.
-std::optional<size_t> FirstUnfit(DataType type, std::span<const float> values);
+std::optional<size_t> FirstUnrepresentable(DataType type, std::span<const float> values);
 
 }  // namespace geminid::zero
 

@@ -84,8 +84,8 @@ bool ShardValues::IsOnDisk(uint32_t granule, StateKind kind) const {
   return kind != StateKind::kMaster || store_.Current(granule).type == DataType::kBFloat16;
 }
 
-std::unique_lock<std::mutex> ShardValues::Turn() const {
-  return store_.any_on_disk() ? store_.disk()->Turn() : std::unique_lock<std::mutex>();
+std::unique_lock<std::mutex> ShardValues::LockDisk() const {
+  return store_.any_on_disk() ? store_.disk()->LockDisk() : std::unique_lock<std::mutex>();
 }
 
 absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,

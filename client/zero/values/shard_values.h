@@ -26,7 +26,7 @@ class ShardValues {
   absl::Status Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
   absl::Status Write(const ShardPart& part, StateKind kind, std::span<const float> values) const;
   // Guards access to all parts of one granule together: DiskState::Turn, if the state is on disk.
-  std::unique_lock<std::mutex> Turn() const;
+  std::unique_lock<std::mutex> LockDisk() const;
   // The reduced gradient of a part.
   absl::Status ReadGradient(const ShardPart& part, std::span<float> values) const;
   absl::Status WriteGradient(const ShardPart& part, std::span<const float> values) const;

@@ -17,7 +17,7 @@ Snapshotter::Snapshotter(const Layout& layout, const std::vector<uint64_t>& elem
     : layout_(layout),
       values_(values),
       parts_(layout.granules),
-      turns_(layout.granules, Turn::kDone) {
+      states_(layout.granules, SnapshotState::kDone) {
   for (uint32_t tensor = 0; tensor < elements.size(); ++tensor) {
     for (const ShardPart& part : PartsOfTensor(layout, tensor, elements[tensor], rank)) {
       parts_[part.granule].push_back(part);
@@ -48,7 +48,7 @@ absl::Status Snapshotter::Start(uint64_t epoch, std::vector<uint32_t> order, Upd
     epoch_ = epoch;
     sink_ = std::move(sink);
     status_ = absl::OkStatus();
-    std::fill(turns_.begin(), turns_.end(), Turn::kPending);
+    std::fill(states_.begin(), states_.end(), SnapshotState::kPending);
     running_ = true;
   }
   if (thread_.joinable()) thread_.join();
@@ -83,10 +83,10 @@ void Snapshotter::Run(const std::vector<uint32_t>& order, Updater* updater) {
 
 // After an error nothing more is handed out, but waiting threads still continue.
 void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) {
-  changed_.wait(lock, [&] { return turns_[granule] != Turn::kInHand; });
-  if (turns_[granule] == Turn::kDone) return;
+  changed_.wait(lock, [&] { return states_[granule] != SnapshotState::kInHand; });
+  if (states_[granule] == SnapshotState::kDone) return;
   if (status_.ok()) {
-    turns_[granule] = Turn::kInHand;
+    states_[granule] = SnapshotState::kInHand;
     // Keeps the sink alive if the snapshot is stopped meanwhile.
     const std::shared_ptr<SnapshotSink> sink = sink_;
     lock.unlock();
@@ -94,7 +94,7 @@ void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) 
     lock.lock();
     status_.Update(given);
   }
-  turns_[granule] = Turn::kDone;
+  states_[granule] = SnapshotState::kDone;
   ++handed_out_;
   changed_.notify_all();
 }
@@ -102,7 +102,7 @@ void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) 
 absl::Status Snapshotter::Give(uint32_t granule, SnapshotSink* sink) {
   std::vector<float> values;
   // Two threads call this: the snapshot's and the updater's.
-  const std::unique_lock<std::mutex> turn = values_.Turn();
+  const std::unique_lock<std::mutex> turn = values_.LockDisk();
   for (const ShardPart& part : parts_[granule]) {
     values.resize(part.elements);
     for (StateKind kind : kStateKinds) {

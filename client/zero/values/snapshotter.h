@@ -49,7 +49,7 @@ class Snapshotter {
   void BeforeUpdate(uint32_t granule, uint64_t epoch);
 
  private:
-  enum class Turn : uint8_t { kPending, kInHand, kDone };
+  enum class SnapshotState : uint8_t { kPending, kInHand, kDone };
 
   void Run(const std::vector<uint32_t>& order, Updater* updater);
   void HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock);
@@ -61,7 +61,7 @@ class Snapshotter {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Turn> turns_;  // by granule
+  std::vector<SnapshotState> states_;  // by granule
   uint64_t epoch_ = 0;
   uint64_t handed_out_ = 0;  // granules, ever
   bool running_ = false;

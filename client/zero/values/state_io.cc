@@ -58,7 +58,7 @@ absl::Status StateIo::CheckValues(ParameterId id, uint64_t offset,
                                   std::span<const float> values) const {
   const Parameter& parameter = setup_.parameters[static_cast<uint32_t>(id)];
   const DataType type = TypeOf(parameter, setup_.options);
-  const std::optional<size_t> unfit = FirstUnfit(type, values);
+  const std::optional<size_t> unfit = FirstUnrepresentable(type, values);
   if (!unfit.has_value()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "element ", offset + *unfit, " of '", parameter.name, "' is given the value ", values[*unfit],

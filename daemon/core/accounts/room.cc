@@ -56,7 +56,7 @@ uint64_t Room::Owed(const std::string& tenant, Account account) const {
   return std::max(guaranteed, Claimed(tenant, account));
 }
 
-uint64_t Room::OwedToAll(Account account) const {
+uint64_t Room::OwedToAllTenants(Account account) const {
   const auto known = owed_to_all_.find(account);
   if (known != owed_to_all_.end()) return known->second;
   std::set<std::string> tenants = quota_->GuaranteedTenants();
@@ -77,7 +77,7 @@ uint64_t Room::LeftByOthers(const std::string& tenant, Account account) const {
   const auto freed = freed_of_.find(account);
   const uint64_t free_bytes =
       ledger_->Totals(account).free_bytes + (freed == freed_of_.end() ? 0 : freed->second);
-  const uint64_t owed_to_others = OwedToAll(account) - Owed(tenant, account);
+  const uint64_t owed_to_others = OwedToAllTenants(account) - Owed(tenant, account);
   return Less(free_bytes, owed_to_others + Claimed(tenant, account));
 }
 

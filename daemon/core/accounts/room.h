@@ -51,7 +51,7 @@ class Room {
   uint64_t Charged(const std::string& tenant, Account account) const;
   uint64_t Claimed(const std::string& tenant, Account account) const;
   uint64_t Owed(const std::string& tenant, Account account) const;
-  uint64_t OwedToAll(Account account) const;
+  uint64_t OwedToAllTenants(Account account) const;
   const Supposed& At(const std::string& tenant, Account account) const;
   // Adds to the supposed changes, and updates the sums.
   void Suppose(const std::string& tenant, Account account, int64_t claimed, int64_t freed);

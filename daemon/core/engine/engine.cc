@@ -88,7 +88,7 @@ void Engine::SetStatus(Session* session, Chunk* chunk, ChunkStatus status) {
   if (status.Published() != before) {
     tables_->PublishState(session->id, chunk->id, status.Published());
   }
-  UpdateDeparture(session, chunk);
+  UpdateEvictionEntry(session, chunk);
 }
 
 void Engine::NoteProgress(const Chunk& chunk) {
@@ -230,7 +230,7 @@ bool Engine::PlaceByPlan(SessionId id, size_t* next, size_t most) {
   const size_t end = *next + std::min(most, session->chunks.size() - *next);
   for (; *next < end; ++*next) {
     Chunk* chunk = session->chunks[*next].get();
-    if (chunk != nullptr && chunk->departure.has_value()) UpdateDeparture(session, chunk);
+    if (chunk != nullptr && chunk->eviction_entry.has_value()) UpdateEvictionEntry(session, chunk);
   }
   if (*next < session->chunks.size()) return false;
   session->placed_by_plan = true;

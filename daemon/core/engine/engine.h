@@ -155,8 +155,8 @@ class Engine {
   // --- jobs --------------------------------------------------------------------------------------
   // The standing of the session's job, see JobQueue. The first call asks for the rank's memory; the
   // session sets `ask`'s rank and device. PERMISSION_DENIED: above the tenant's priority.
-  absl::StatusOr<JobStanding> Admit(SessionId session, const std::string& run, RankAsk ask,
-                                    uint32_t weight, Time now);
+  absl::StatusOr<JobStatus> Admit(SessionId session, const std::string& run, RankRequest ask,
+                                  uint32_t weight, Time now);
   // Releases the arena. FAILED_PRECONDITION: something lies in it. A session that has asked for
   // admission may make another arena once its job is admitted again.
   absl::StatusOr<Releases> ReleaseArena(SessionId session, Time now);
@@ -329,12 +329,12 @@ class Engine {
   bool MakeRoom(Session* session, uint64_t begin, uint64_t end);
   std::vector<Extent> FindVictims(Session* session, uint64_t bytes);
   bool EvictAll(Session* session, const std::vector<Extent>& extents);
-  // The moment of the next use; Departures::kNever: not in the plan, or its payload is gone.
+  // The moment of the next use; EvictionOrder::kNever: not in the plan, or its payload is gone.
   uint32_t NextUse(const Session& session, const Chunk& chunk) const;
   std::string WhyNotEvictable(const Session& session, const Chunk& chunk) const;
   bool MayLeave(const Chunk& chunk, const ChunkStatus& status) const;
   bool IsLeased(const Session& session, const Chunk& chunk) const;
-  void UpdateDeparture(Session* session, Chunk* chunk);
+  void UpdateEvictionEntry(Session* session, Chunk* chunk);
   void Touch(Session* session, Chunk* chunk);
   bool TryDrop(Session* session, Chunk* chunk);
   bool BeginEvict(Session* session, Chunk* chunk);

@@ -49,9 +49,9 @@ absl::Status Engine::CheckChunk(const Session& session, const Chunk& chunk) cons
   if (chunk.home_writes > chunk.home_uses || chunk.home_writes > chunk.tickets_into) {
     return Wrong(session.id, name + "has a home that no transfer is writing");
   }
-  const bool departs = chunk.departure.has_value();
+  const bool departs = chunk.eviction_entry.has_value();
   if (departs != MayLeave(chunk, status) ||
-      (departs && !session.departures.Contains(*chunk.departure))) {
+      (departs && !session.eviction_order.Contains(*chunk.eviction_entry))) {
     return Wrong(session.id, name + "waits for eviction and cannot be evicted, or the reverse");
   }
   if ((manifest_.Transfer(chunk.record) != kNoTicket) != (chunk.tickets_into > 0)) {
@@ -94,7 +94,7 @@ absl::Status Engine::CheckExtents(const Session& session) const {
 absl::Status Engine::CheckSession(const Session& session) const {
   uint64_t chunks = 0;
   uint64_t touches = 0;
-  uint64_t departures = 0;
+  uint64_t eviction_order = 0;
   uint64_t disk_bytes = 0;
   std::map<PoolId, Pool> pools;
   std::map<std::pair<Account, ChunkKind>, uint64_t> lines;
@@ -102,7 +102,7 @@ absl::Status Engine::CheckSession(const Session& session) const {
     if (chunk == nullptr) continue;
     if (absl::Status status = CheckChunk(session, *chunk); !status.ok()) return status;
     chunks += 1;
-    departures += chunk->departure.has_value() ? 1 : 0;
+    eviction_order += chunk->eviction_entry.has_value() ? 1 : 0;
     touches += chunk->pins + chunk->home_uses;
     if (chunk->has_home()) {
       pools[chunk->pool].in_use_bytes += chunk->bytes;
@@ -126,7 +126,8 @@ absl::Status Engine::CheckSession(const Session& session) const {
   for (const auto& [id, pool] : session.pools) pool_bytes += pool.bytes;
   if (pool_bytes != session.pool_bytes) return Wrong(session.id, "the pools do not add up");
   if (disk_bytes != session.disk_bytes) return Wrong(session.id, "its files do not add up");
-  if (departures != session.departures.size()) return Wrong(session.id, "a chunk left twice");
+  if (eviction_order != session.eviction_order.size())
+    return Wrong(session.id, "a chunk left twice");
   // Each transfer touches one device copy and one home.
   uint64_t transfers = scheduler_.QueuedCount(session.id);
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {

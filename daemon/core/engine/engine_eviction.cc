@@ -14,10 +14,10 @@ constexpr int kEvictionRounds = 4;
 }  // namespace
 
 uint32_t Engine::NextUse(const Session& session, const Chunk& chunk) const {
-  if (StatusOf(chunk).state == ChunkState::kFree) return Departures::kNever;
+  if (StatusOf(chunk).state == ChunkState::kFree) return EvictionOrder::kNever;
   const auto uses = session.plan_uses.find(chunk.id);
   if (session.plan_moments == 0 || uses == session.plan_uses.end() || uses->second.empty()) {
-    return Departures::kNever;
+    return EvictionOrder::kNever;
   }
   const auto next =
       std::lower_bound(uses->second.begin(), uses->second.end(), session.plan_moment());
@@ -52,34 +52,34 @@ bool Engine::IsLeased(const Session& session, const Chunk& chunk) const {
 }
 
 // To be called after any change that decides whether, or in which order, the chunk may be evicted.
-void Engine::UpdateDeparture(Session* session, Chunk* chunk) {
-  std::optional<Departures::Place> place;
+void Engine::UpdateEvictionEntry(Session* session, Chunk* chunk) {
+  std::optional<EvictionOrder::Entry> place;
   if (MayLeave(*chunk, StatusOf(*chunk))) {
     place = {NextUse(*session, *chunk), chunk->touched, chunk->id};
   }
-  if (place == chunk->departure) return;
-  if (chunk->departure.has_value()) session->departures.Erase(*chunk->departure);
-  if (place.has_value()) session->departures.Insert(*place);
-  chunk->departure = place;
+  if (place == chunk->eviction_entry) return;
+  if (chunk->eviction_entry.has_value()) session->eviction_order.Erase(*chunk->eviction_entry);
+  if (place.has_value()) session->eviction_order.Insert(*place);
+  chunk->eviction_entry = place;
 }
 
 void Engine::Touch(Session* session, Chunk* chunk) {
   chunk->touched = ++session->touch_clock;
-  UpdateDeparture(session, chunk);
+  UpdateEvictionEntry(session, chunk);
 }
 
 // The extents to evict so that `bytes` fit contiguously; empty: no choice of victims suffices.
 std::vector<Extent> Engine::FindVictims(Session* session, uint64_t bytes) {
   ExtentAllocator::VictimSearch search(&*session->arena, bytes);
   bool found = false;
-  session->departures.Walk(
-      session->plan_moment(), kMostLookedAt, [&](const Departures::Place& place) {
+  session->eviction_order.Walk(
+      session->plan_moment(), kMostLookedAt, [&](const EvictionOrder::Entry& place) {
         Chunk* chunk = session->Find(place.chunk);
-        UpdateDeparture(session, chunk);
-        if (chunk->departure != place) return Departures::Visited::kMoved;
-        if (IsLeased(*session, *chunk)) return Departures::Visited::kOn;
+        UpdateEvictionEntry(session, chunk);
+        if (chunk->eviction_entry != place) return EvictionOrder::WalkStep::kMoved;
+        if (IsLeased(*session, *chunk)) return EvictionOrder::WalkStep::kOn;
         found = search.Add(*session->arena->Find(StatusOf(*chunk).device_offset()));
-        return found ? Departures::Visited::kStop : Departures::Visited::kOn;
+        return found ? EvictionOrder::WalkStep::kStop : EvictionOrder::WalkStep::kOn;
       });
   return found ? search.Victims() : std::vector<Extent>{};
 }

@@ -16,19 +16,19 @@ EvictionPlace Engine::PlaceInEvictionOrder(const Session& session, const Chunk& 
   };
   EvictionPlace place;
   place.of = 0;
-  place.is_complete = session.departures.size() <= kMostLookedAt;
+  place.is_complete = session.eviction_order.size() <= kMostLookedAt;
   place.largest_hole_bytes = session.arena->largest_hole_bytes();
-  session.departures.Walk(session.plan_moment(), kMostLookedAt,
-                          [&](const Departures::Place& departure) {
-                            const Chunk& other = *session.Find(departure.chunk);
-                            if (IsLeased(session, other)) return Departures::Visited::kOn;
-                            place.of += 1;
-                            if (turn(other) < turn(chunk)) {
-                              place.number += 1;
-                              place.before_bytes += session.arena->RoundUp(other.bytes);
-                            }
-                            return Departures::Visited::kOn;
-                          });
+  session.eviction_order.Walk(session.plan_moment(), kMostLookedAt,
+                              [&](const EvictionOrder::Entry& eviction_entry) {
+                                const Chunk& other = *session.Find(eviction_entry.chunk);
+                                if (IsLeased(session, other)) return EvictionOrder::WalkStep::kOn;
+                                place.of += 1;
+                                if (turn(other) < turn(chunk)) {
+                                  place.number += 1;
+                                  place.before_bytes += session.arena->RoundUp(other.bytes);
+                                }
+                                return EvictionOrder::WalkStep::kOn;
+                              });
   return place;
 }
 
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<std::string>> Engine::Explain(SessionId id, ChunkId c
   if (session->plan_moments > 0) facts.moment = session->moment % session->plan_moments;
   facts.home_is_torn = chunk->home_writes > 0 || chunk->home_lost;
   const uint32_t next_use = session->Until(NextUse(*session, *chunk));
-  if (next_use != Departures::kNever) facts.next_use = next_use;
+  if (next_use != EvictionOrder::kNever) facts.next_use = next_use;
   facts.why_not_evictable = WhyNotEvictable(*session, *chunk);
   if (facts.why_not_evictable.empty()) facts.place = PlaceInEvictionOrder(*session, *chunk);
   return core::Explain(facts);

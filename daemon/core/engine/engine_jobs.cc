@@ -12,8 +12,8 @@
 
 namespace geminid::core {
 
-absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, RankAsk ask,
-                                          uint32_t weight, Time now) {
+absl::StatusOr<JobStatus> Engine::Admit(SessionId id, const std::string& run, RankRequest ask,
+                                        uint32_t weight, Time now) {
   absl::StatusOr<Session*> found = FindAttached(id);
   if (!found.ok()) return found.status();
   Session* session = *found;
@@ -35,7 +35,8 @@ absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, 
                        "; a session can have up to ", base::FormatBytes(shm::kMaxArenaBytes)));
     }
     ask.device_bytes = base::RoundUp(ask.device_bytes, device.granularity_bytes);
-    const RankHas has = {.host_bytes = session->pool_bytes, .device_bytes = session->arena_bytes()};
+    const RankMemory has = {.host_bytes = session->pool_bytes,
+                            .device_bytes = session->arena_bytes()};
     absl::Status joined = jobs_.Join(id, {spec.tenant, spec.job, run}, ask, now, has);
     if (!joined.ok()) {
       if (absl::IsResourceExhausted(joined) && jobs_.IsFull(spec.tenant)) {
@@ -65,7 +66,7 @@ void Engine::DecideJobs(Time now) {
 
 // Writes the standing of each job into the books of its ranks.
 void Engine::NoteJobs() {
-  for (const JobQueue::Standing& each : jobs_.TakeChanges()) {
+  for (const JobQueue::RankState& each : jobs_.TakeChanges()) {
     Session* session = Find(each.session);
     if (session == nullptr || !session->books.has_value()) continue;
     session->books->SetStanding(each.state, each.yielded, each.held, each.since);
@@ -80,7 +81,7 @@ absl::Status Engine::CheckAdmitted(const Session& session, bool arena) const {
         "the operator drains the daemon, which takes no new jobs; geminictl drain --undo ends "
         "that");
   }
-  const absl::StatusOr<JobStanding> standing = jobs_.StandingOf(session.id);
+  const absl::StatusOr<JobStatus> standing = jobs_.StandingOf(session.id);
   if (!standing.ok()) return standing.status();
   const bool was_admitted =
       standing->state == JobState::kYielding || standing->state == JobState::kPreempted;

@@ -336,7 +336,7 @@ void Engine::FinishRestore(Time now, std::vector<Outgoing>* out) {
       status.valid = ValidOf(*chunk, status);
       manifest_.SetStatus(chunk->record, status);
       tables_->PublishState(id, chunk->id, status.Published());
-      UpdateDeparture(session.get(), chunk.get());
+      UpdateEvictionEntry(session.get(), chunk.get());
     }
     if (session->state == SessionState::kKept) {
       // Also for a session that was being ended: Tick goes on with its end.

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "daemon/core/chunks/covered_ranges.h"
-#include "daemon/core/chunks/departures.h"
+#include "daemon/core/chunks/eviction_order.h"
 #include "daemon/core/engine/engine.h"
 
 namespace geminid::core {
@@ -65,7 +65,7 @@ struct Engine::Chunk {
   uint64_t dirty_epoch = 0;
   CoveredRanges written_back;
   uint64_t touched = 0;                        // order of last use, as far as requests show it
-  std::optional<Departures::Place> departure;  // its place in Session::departures
+  std::optional<EvictionOrder::Entry> eviction_entry;  // its place in Session::eviction_order
 
   bool has_home() const { return pool != kNoPool; }
   bool is_on_disk() const { return kind == ChunkKind::kOnDisk; }
@@ -111,8 +111,8 @@ struct Engine::Session {
   uint64_t touch_clock = 0;
   uint32_t plan_moments = 0;  // 0: no plan
   std::map<ChunkId, std::vector<uint32_t>> plan_uses;
-  bool placed_by_plan = true;  // false: some departures still follow an older plan
-  Departures departures;       // chunks that may be evicted, leases aside
+  bool placed_by_plan = true;    // false: some eviction entries still follow an older plan
+  EvictionOrder eviction_order;  // chunks that may be evicted, leases aside
   uint64_t evictions = 0;
   uint64_t evictions_refused_by_lease = 0;
 
@@ -123,7 +123,7 @@ struct Engine::Session {
   }
   // Moments until that use; kNever for kNever.
   uint32_t Until(uint32_t use) const {
-    if (use == Departures::kNever) return use;
+    if (use == EvictionOrder::kNever) return use;
     return use >= plan_moment() ? use - plan_moment() : use + plan_moments - plan_moment();
   }
   Chunk* Find(ChunkId chunk) const {

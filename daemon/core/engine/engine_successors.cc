@@ -58,7 +58,7 @@ absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time n
   counters_.successor_waits.Add(options_.keep_time - (session->keep_until - now));
   for (const auto& chunk : session->chunks) {
     if (chunk == nullptr) continue;
-    if (chunk->departure.has_value()) UpdateDeparture(session, chunk.get());
+    if (chunk->eviction_entry.has_value()) UpdateEvictionEntry(session, chunk.get());
     tables_->PublishState(id, chunk->id, StatusOf(*chunk).Published());
   }
   return absl::OkStatus();

@@ -202,7 +202,7 @@ void Engine::Count(Session* session, const TransferRequest& request, int by) {
   on_device->pins += by;
   at_home->home_uses += by;
   if (load) destination->inbound += by;
-  UpdateDeparture(session, on_device);
+  UpdateEvictionEntry(session, on_device);
 }
 
 // A home is not valid while it is being written.

@@ -35,8 +35,8 @@ const char* Name(JobState state) {
   return "unknown";
 }
 
-JobQueue::Needs JobQueue::Job::NeedsOf(bool host, bool device, SessionId except) const {
-  Needs needs;
+JobQueue::MemoryNeeds JobQueue::Job::NeedsOf(bool host, bool device, SessionId except) const {
+  MemoryNeeds needs;
   for (const auto& [number, rank] : ranks) {
     if (rank.session == except) continue;
     if (host) needs[kHostAccount] += Less(rank.ask.host_bytes, rank.host_charged);
@@ -47,11 +47,11 @@ JobQueue::Needs JobQueue::Job::NeedsOf(bool host, bool device, SessionId except)
   return needs;
 }
 
-JobQueue::Needs JobQueue::Job::Wants() const {
+JobQueue::MemoryNeeds JobQueue::Job::Wants() const {
   return NeedsOf(state != JobState::kPreempted, true, kNoSession);
 }
 
-JobQueue::Needs JobQueue::Job::Claims(SessionId except) const {
+JobQueue::MemoryNeeds JobQueue::Job::Claims(SessionId except) const {
   return NeedsOf(!is_new(), state == JobState::kRunning, except);
 }
 
@@ -120,18 +120,19 @@ bool JobQueue::IsFull(const std::string& tenant) const {
 // --- ranks that come and go ----------------------------------------------------------------------
 
 // The oldest job of this name that lacks this rank; null: there is none.
-JobQueue::Job* JobQueue::FindJob(const JobName& name, const RankAsk& ask) {
+JobQueue::Job* JobQueue::FindJob(const JobName& name, const RankRequest& ask) {
   for (auto& [id, job] : jobs_) {
     if (job.name == name && !job.complete() && !job.ranks.contains(ask.rank)) return &job;
   }
   return nullptr;
 }
 
-JobQueue::Job* JobQueue::AddJob(const JobName& name, const RankAsk& common, Time since) {
+JobQueue::Job* JobQueue::AddJob(const JobName& name, const RankRequest& common, Time since) {
   return AddJob(JobId{last_job_ + 1}, name, common, since);
 }
 
-JobQueue::Job* JobQueue::AddJob(JobId id, const JobName& name, const RankAsk& common, Time since) {
+JobQueue::Job* JobQueue::AddJob(JobId id, const JobName& name, const RankRequest& common,
+                                Time since) {
   last_job_ = std::max(last_job_, Value(id));
   Job& job = jobs_[id];
   job.id = id;
@@ -141,8 +142,8 @@ JobQueue::Job* JobQueue::AddJob(JobId id, const JobName& name, const RankAsk& co
   return &job;
 }
 
-absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
-                            const RankHas& has) {
+absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankRequest& ask,
+                            Time now, const RankMemory& has) {
   if (ranks_.contains(session) || undone_.contains(session)) {
     return absl::FailedPreconditionError("the session asked for admission already");
   }
@@ -158,7 +159,7 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
                      .device_charged = has.device_bytes};
   Job* job = FindJob(name, ask);
   if (job != nullptr) {
-    const RankAsk& common = job->common;
+    const RankRequest& common = job->common;
     if (common.ranks != ask.ranks || common.priority != ask.priority ||
         common.preemptible != ask.preemptible || common.may_wait != ask.may_wait) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -189,8 +190,8 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
 
 // The earlier daemon's number may be damaged. So name and rank are compared too, and a number from
 // kMostJobs on, which no daemon reaches, is ignored.
-JobQueue::Job* JobQueue::JobToRestore(const JobName& name, const RankAsk& ask,
-                                      const Standing& stood) {
+JobQueue::Job* JobQueue::JobToRestore(const JobName& name, const RankRequest& ask,
+                                      const RankState& stood) {
   if (const auto found = jobs_.find(stood.job); found != jobs_.end()) {
     Job& job = found->second;
     if (job.name == name && !job.ranks.contains(ask.rank)) return &job;
@@ -201,7 +202,7 @@ JobQueue::Job* JobQueue::JobToRestore(const JobName& name, const RankAsk& ask,
   return job != nullptr ? job : AddJob(name, ask, stood.since);
 }
 
-void JobQueue::Restore(const JobName& name, const RankAsk& ask, const Standing& stood) {
+void JobQueue::Restore(const JobName& name, const RankRequest& ask, const RankState& stood) {
   Job* const job = JobToRestore(name, ask, stood);
   // Its ranks' books were written one after the other: the most advanced state is the true one.
   if (stood.state > job->state) {
@@ -216,12 +217,12 @@ void JobQueue::Restore(const JobName& name, const RankAsk& ask, const Standing& 
   Note(job);
 }
 
-std::vector<JobQueue::Standing> JobQueue::TakeChanges() {
-  std::vector<Standing> changes;
+std::vector<JobQueue::RankState> JobQueue::TakeChanges() {
+  std::vector<RankState> changes;
   for (const JobId id : std::exchange(untold_, {})) {
     Job& job = jobs_.at(id);
     for (auto& [number, rank] : job.ranks) {
-      const Standing now{rank.session, id, job.state, rank.yielded, job.held, job.since};
+      const RankState now{rank.session, id, job.state, rank.yielded, job.held, job.since};
       if (rank.told.has_value() && *rank.told == now) continue;
       rank.told = now;
       changes.push_back(now);
@@ -237,7 +238,7 @@ JobId JobQueue::JobOf(SessionId session) const {
 
 // A rank that died joins again, while the others go on: it must fit now.
 absl::Status JobQueue::Rejoin(Job* job, const Rank& rank) {
-  const RankAsk& ask = rank.ask;
+  const RankRequest& ask = rank.ask;
   Job alone;
   alone.name = job->name;
   alone.common = ask;
@@ -392,7 +393,7 @@ absl::Status JobQueue::LetGo(JobId id) {
 
 // --- what is promised ----------------------------------------------------------------------------
 
-void JobQueue::Claim(const std::string& tenant, const Needs& needs, Room* room) {
+void JobQueue::Claim(const std::string& tenant, const MemoryNeeds& needs, Room* room) {
   for (const auto& [account, bytes] : needs) room->Claim(tenant, account, bytes);
 }
 
@@ -421,7 +422,7 @@ Room JobQueue::MakeRoom(SessionId except) const {
   const auto found = ranks_.find(except);
   if (found == ranks_.end()) return room;
   const Job& job = jobs_.at(found->second);
-  const Needs of_others = job.Claims(except);
+  const MemoryNeeds of_others = job.Claims(except);
   for (const auto& [account, bytes] : job.summed.claims) {
     const auto others = of_others.find(account);
     room.Unclaim(job.name.tenant, account,
@@ -439,7 +440,7 @@ uint64_t JobQueue::AvailableToJob(SessionId session, const std::string& tenant,
                                   Account account) const {
   Room room(*ledger_, *quota_, &claims_);
   if (const auto found = ranks_.find(session); found != ranks_.end()) {
-    const Needs& claims = jobs_.at(found->second).summed.claims;
+    const MemoryNeeds& claims = jobs_.at(found->second).summed.claims;
     for (const auto& [of, bytes] : claims) room.Unclaim(tenant, of, bytes);
   }
   return room.For(tenant, account);
@@ -454,7 +455,7 @@ std::optional<Account> JobQueue::Lacks(const Job& job, const Room& room) {
 
 // --- for people ----------------------------------------------------------------------------------
 
-absl::StatusOr<JobStanding> JobQueue::StandingOf(SessionId session) const {
+absl::StatusOr<JobStatus> JobQueue::StandingOf(SessionId session) const {
   const auto undone = undone_.find(session);
   if (undone != undone_.end()) return undone->second;
   const auto found = ranks_.find(session);
@@ -462,11 +463,11 @@ absl::StatusOr<JobStanding> JobQueue::StandingOf(SessionId session) const {
     return absl::FailedPreconditionError("the session has not asked for admission");
   }
   const Job& job = jobs_.at(found->second);
-  return JobStanding{job.state, job.position, job.reason};
+  return JobStatus{job.state, job.position, job.reason};
 }
 
 // Device memory that was promised to a running job and is not made yet: this can take seconds.
-std::string JobQueue::Job::WhatStarts() const {
+std::string JobQueue::Job::DescribeMissingArenas() const {
   if (state != JobState::kRunning || has_arenas()) return "";
   std::vector<std::string> parts;
   for (const auto& [account, bytes] : NeedsOf(false, true, kNoSession)) {
@@ -489,7 +490,7 @@ std::vector<JobSnapshot> JobQueue::Jobs() const {
     shown.held = job.held;
     shown.since = job.since;
     shown.standing = {job.state, job.position, job.reason};
-    if (job.reason.empty()) shown.standing.reason = job.WhatStarts();
+    if (job.reason.empty()) shown.standing.reason = job.DescribeMissingArenas();
     if (!job.waits()) continue;
     for (const auto& [account, bytes] : job.Wants()) {
       if (account != kHostAccount) shown.waits_for_device_bytes += bytes;

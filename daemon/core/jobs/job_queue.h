@@ -52,7 +52,7 @@ struct JobName {
 };
 
 // One rank's request. ranks, priority, preemptible and may_wait are the same for all of a job.
-struct RankAsk {
+struct RankRequest {
   int32_t rank = 0;
   uint32_t ranks = 1;  // of the job on this node
   int32_t priority = 0;
@@ -64,7 +64,7 @@ struct RankAsk {
 };
 
 // The memory of a rank before it asks, if it replaces a rank that died.
-struct RankHas {
+struct RankMemory {
   uint64_t host_bytes = 0;
   uint64_t device_bytes = 0;
 };
@@ -73,7 +73,7 @@ enum class JobState { kGathering, kQueued, kRunning, kYielding, kPreempted };
 const char* Name(JobState state);
 
 // The standing of a session's job.
-struct JobStanding {
+struct JobStatus {
   JobState state = JobState::kGathering;
   uint32_t position = 0;  // among the jobs that wait, from 1; 0: it does not wait
   std::string reason;     // what the job waits for, or lacks; empty: nothing
@@ -88,7 +88,7 @@ struct JobSnapshot {
   bool preemptible = false;
   bool held = false;  // by the operator
   Time since;         // when it began to wait, or to run
-  JobStanding standing;
+  JobStatus standing;
   uint64_t waits_for_device_bytes = 0;  // to be admitted, over all devices; 0: it does not wait
 };
 
@@ -126,22 +126,22 @@ class JobQueue {
   // A rank asks for admission. INVALID_ARGUMENT: the ranks of a job disagree. FAILED_PRECONDITION:
   // the session has asked before. RESOURCE_EXHAUSTED: a rank that rejoins a running job does not
   // fit, or its tenant has too many waiting jobs (see IsFull).
-  absl::Status Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
-                    const RankHas& has = {});
-  struct Standing {
+  absl::Status Join(SessionId session, const JobName& name, const RankRequest& ask, Time now,
+                    const RankMemory& has = {});
+  struct RankState {
     SessionId session{};
     JobId job{};
     JobState state = JobState::kGathering;
     bool yielded = false;
     bool held = false;
     Time since;
-    bool operator==(const Standing&) const = default;
+    bool operator==(const RankState&) const = default;
   };
   // Restores a rank of an earlier daemon with its standing and the number of its job. Without a
   // number the rank joins the oldest job of its name that lacks this rank.
-  void Restore(const JobName& name, const RankAsk& ask, const Standing& stood);
+  void Restore(const JobName& name, const RankRequest& ask, const RankState& stood);
   // The standings that have changed since the last call.
-  std::vector<Standing> TakeChanges();
+  std::vector<RankState> TakeChanges();
   // JobId{}: the session has not joined.
   JobId JobOf(SessionId session) const;
   bool HasJoined(SessionId session) const { return ranks_.contains(session); }
@@ -177,7 +177,7 @@ class JobQueue {
   std::optional<Time> NextDeadline() const;
 
   // An error says why the job was undone, or that the session has not joined.
-  absl::StatusOr<JobStanding> StandingOf(SessionId session) const;
+  absl::StatusOr<JobStatus> StandingOf(SessionId session) const;
   // In the order in which they came.
   std::vector<JobSnapshot> Jobs() const;
   const JobCounters& counters() const { return counters_; }
@@ -193,24 +193,24 @@ class JobQueue {
  private:
   struct Rank {
     SessionId session{};
-    RankAsk ask;
+    RankRequest ask;
     uint64_t host_charged = 0;
     uint64_t device_charged = 0;
     bool asked = false;              // to yield
     bool yielded = false;            // since it was admitted, or it had nothing to give back
-    std::optional<Standing> told{};  // the last that TakeChanges returned
+    std::optional<RankState> told{};  // the last that TakeChanges returned
   };
-  using Needs = std::map<Account, uint64_t>;
+  using MemoryNeeds = std::map<Account, uint64_t>;
   // One job's contribution to the sums over all jobs.
   struct Summed {
-    Needs claims;
+    MemoryNeeds claims;
     bool waits = false;
     bool is_new = false;
   };
   struct Job {
     JobId id{};
     JobName name;
-    RankAsk common;  // the fields that all ranks share
+    RankRequest common;  // the fields that all ranks share
     JobState state = JobState::kGathering;
     bool held = false;
     Time since;             // of gathering, waiting or running
@@ -225,29 +225,29 @@ class JobQueue {
     bool is_new() const { return state == JobState::kGathering || state == JobState::kQueued; }
     // The bytes that admission must promise and the job does not hold yet. Not host memory for a
     // preempted job: its host memory stays promised.
-    Needs Wants() const;
+    MemoryNeeds Wants() const;
     // The bytes that were promised to the job and not handed out yet, but for the session `except`.
-    Needs Claims(SessionId except = kNoSession) const;
-    Needs NeedsOf(bool host, bool device, SessionId except) const;
+    MemoryNeeds Claims(SessionId except = kNoSession) const;
+    MemoryNeeds NeedsOf(bool host, bool device, SessionId except) const;
     // Whether every rank that asked for device memory has its arena.
     bool has_arenas() const;
     bool has_any_arena() const;
     // A text for the operator about arenas not made yet; empty: there are none.
-    std::string WhatStarts() const;
+    std::string DescribeMissingArenas() const;
   };
   // `not_before` of a job that yielded to no other job.
   static constexpr double kAtOnce = -1e9;
   // The job with the least turn is next.
-  using Turn = std::tuple<bool, double, int32_t, bool, uint64_t>;
+  using QueueOrder = std::tuple<bool, double, int32_t, bool, uint64_t>;
   static constexpr size_t kWhen = 1;  // its seconds
 
-  Job* FindJob(const JobName& name, const RankAsk& ask);
-  Job* AddJob(const JobName& name, const RankAsk& common, Time since);
-  Job* AddJob(JobId id, const JobName& name, const RankAsk& common, Time since);
-  Job* JobToRestore(const JobName& name, const RankAsk& ask, const Standing& stood);
+  Job* FindJob(const JobName& name, const RankRequest& ask);
+  Job* AddJob(const JobName& name, const RankRequest& common, Time since);
+  Job* AddJob(JobId id, const JobName& name, const RankRequest& common, Time since);
+  Job* JobToRestore(const JobName& name, const RankRequest& ask, const RankState& stood);
   absl::Status Rejoin(Job* job, const Rank& rank);
   Room MakeRoom(SessionId except) const;
-  static void Claim(const std::string& tenant, const Needs& needs, Room* room);
+  static void Claim(const std::string& tenant, const MemoryNeeds& needs, Room* room);
   // For a running job: its arenas, and the device memory promised to it besides.
   static void FreeDevices(const Job& job, Room* room);
   static void KeepDevices(const Job& job, Room* room);
@@ -262,11 +262,11 @@ class JobQueue {
   void UndoLate(Time now);
   void UndoImpossible();
   void Undo(const Job& job, const absl::Status& why);
-  Turn TurnOf(const Job& job) const;
+  QueueOrder TurnOf(const Job& job) const;
   std::vector<Job*> InTurn();
   struct Decision;
   void DecideOn(Job* job, Decision* decision, JobActions* actions);
-  void ClaimFor(const Job& job, const Needs& wants, Decision* decision);
+  void ClaimFor(const Job& job, const MemoryNeeds& wants, Decision* decision);
   void Admit(Job* job, Time now, JobActions* actions);
   bool MakeWay(const Job& job, const Room& room, Decision* decision);
   void FindVictims(Decision* decision);

@@ -79,7 +79,7 @@ void JobQueue::UndoImpossible() {
 // memory what is there, and jobs before it may wait for that arena. Of the others, one level of
 // priority equals `ageing` of waiting. Ties go to the job of higher priority, then to the one that
 // ran before, then to the older one.
-JobQueue::Turn JobQueue::TurnOf(const Job& job) const {
+JobQueue::QueueOrder JobQueue::TurnOf(const Job& job) const {
   return {!job.has_any_arena(),
           job.since.nanoseconds() * 1e-9 - job.common.priority * options_.ageing.seconds(),
           -job.common.priority, job.state != JobState::kPreempted, Value(job.id)};
@@ -229,7 +229,7 @@ void JobQueue::DecideOn(Job* job, Decision* decision, JobActions* actions) {
     job->reason = Came(job->ranks, job->common.ranks);
     return;
   }
-  const Needs wants = job->Wants();
+  const MemoryNeeds wants = job->Wants();
   const Room& room = job->state == JobState::kPreempted ? decision->to_preempted : decision->to_new;
   const std::optional<Account> lacks = Lacks(*job, room);
   if (!lacks.has_value()) {
@@ -250,7 +250,7 @@ void JobQueue::DecideOn(Job* job, Decision* decision, JobActions* actions) {
 // Jobs behind this one get only what it leaves. But if its own tenant's limit blocks it, it
 // reserves nothing and blocks no other job. And preempted jobs hold host memory: if this job lacks
 // host memory, it reserves no device from them, or each would wait for the other.
-void JobQueue::ClaimFor(const Job& job, const Needs& wants, Decision* decision) {
+void JobQueue::ClaimFor(const Job& job, const MemoryNeeds& wants, Decision* decision) {
   const std::string& tenant = job.name.tenant;
   const bool within_limit = std::ranges::all_of(wants, [&](const auto& want) {
     return want.second <= decision->to_new.LeftOfLimit(tenant, want.first);

@@ -54,7 +54,7 @@ struct SessionFacts {
 struct JobNote {
   JobId job{};
   std::string run;
-  RankAsk ask;
+  RankRequest ask;
   uint32_t weight = 1;
   JobState state = JobState::kGathering;
   bool yielded = false;

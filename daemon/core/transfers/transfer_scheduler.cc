@@ -213,7 +213,7 @@ void TransferScheduler::UpdateTurn(SessionId id, Session* session, Direction dir
                      Fits(lane.flight, best->request.bytes, limits_.bytes_in_flight) &&
                      FitsItsPart(*session, direction, best->request.bytes);
   if (lane.turn_at.has_value() == ready && (!ready || *lane.turn_at == lane.virtual_time)) return;
-  std::set<Turn>& turns = session->link->ready[Index(direction)];
+  std::set<GrantOrder>& turns = session->link->ready[Index(direction)];
   if (lane.turn_at.has_value()) turns.erase({*lane.turn_at, id});
   lane.turn_at.reset();
   if (!ready) return;
@@ -309,7 +309,7 @@ bool TransferScheduler::MarkLate(Time now) {
 }
 
 void TransferScheduler::GrantOnLink(Link* link, Direction direction, std::vector<Ticket>* granted) {
-  const std::set<Turn>& turns = link->ready[Index(direction)];
+  const std::set<GrantOrder>& turns = link->ready[Index(direction)];
   while (!turns.empty()) {
     const SessionId id = turns.begin()->second;
     Session* session = FindSession(id);

@@ -190,7 +190,7 @@ class TransferScheduler {
     Time in_parts_until;  // its sessions are held to their parts of the links
   };
   // Bytes granted per weight so far: the least is next.
-  using Turn = std::pair<double, SessionId>;
+  using GrantOrder = std::pair<double, SessionId>;
 
   // The link of one device, in both directions.
   struct Link {
@@ -206,7 +206,7 @@ class TransferScheduler {
     std::array<Line, kDirections> lines{};
     std::array<double, kDirections> virtual_time{};
     // The sessions whose own limits allow another ticket.
-    std::array<std::set<Turn>, kDirections> ready{};
+    std::array<std::set<GrantOrder>, kDirections> ready{};
     TransferTotals totals;
     uint64_t overdue_tickets = 0;
     double weight = 0;  // of all its sessions

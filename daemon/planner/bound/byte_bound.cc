@@ -58,7 +58,7 @@ struct Loss {
 
 Loss LeastLoss(const Problem& problem, const std::vector<std::int64_t>& free_bytes,
                const std::vector<std::uint8_t>& takes_part) {
-  FarthestFirst eviction(problem, free_bytes, takes_part, FarthestFirst::Grain::kBytes);
+  FarthestFirst eviction(problem, free_bytes, takes_part, FarthestFirst::EvictionUnit::kBytes);
   std::vector<std::vector<std::int64_t>> states = {eviction.held_bytes()};
   std::vector<std::uint64_t> lost;
   const std::size_t max_iterations = problem.cyclic ? kMaxIterations : 1;

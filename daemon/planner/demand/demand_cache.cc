@@ -128,7 +128,7 @@ bool DemandCache::EvictOne(std::int64_t t) {
     const std::uint32_t i = extent.item;
     if (extent.drains_until > 0 || IsUsed(i, t)) continue;
     const std::int64_t next = std::min(NextUse(i, t), problem_.num_moments);
-    const bool recent = rule_.leaves == CacheRule::Leaves::kLeastRecent;
+    const bool recent = rule_.eviction == CacheRule::EvictionRule::kLeastRecent;
     const std::pair<std::int64_t, std::uint32_t> key(recent ? items_[i].last_used : -next, i);
     if (best != nullptr && key > least) continue;
     best = &extent.item;
@@ -149,15 +149,15 @@ bool DemandCache::EvictFor(std::int64_t needed_bytes, std::int64_t t) {
 }
 
 std::int64_t DemandCache::ClearWindow(std::uint32_t i, std::int64_t t) {
-  std::vector<Taken> taken;
+  std::vector<OccupiedExtent> taken;
   for (const auto& [begin, extent] : extents_) {
-    Taken at = {.begin = begin, .end = extent.end, .owner = extent.item};
+    OccupiedExtent at = {.begin = begin, .end = extent.end, .owner = extent.item};
     at.fixed = extent.drains_until > 0 || IsUsed(extent.item, t);
     if (!at.fixed) {
       const Item& item = problem_.items[extent.item];
       double cost =
           kLargestCost * (static_cast<double>(item.transfer_bytes) / most_transfer_bytes_);
-      if (rule_.leaves == CacheRule::Leaves::kCheapestWindow) {
+      if (rule_.eviction == CacheRule::EvictionRule::kCheapestWindow) {
         cost /= static_cast<double>(NextUse(extent.item, t) - t);
       }
       at.cost.reload_bytes = 1 + static_cast<std::int64_t>(cost);
@@ -207,7 +207,7 @@ bool DemandCache::PlaceAllAnew(std::int64_t t) {
 
 // Frees the extents of gradients that have left, and evicts chunks that the growing workspace
 // reaches. False if the workspace reaches a gradient.
-bool DemandCache::FreeWhatIsOver(std::int64_t t) {
+bool DemandCache::MakeRoomForWorkspace(std::int64_t t) {
   for (auto at = extents_.begin(); at != extents_.end();) {
     const Extent extent = at->second;
     ++at;
@@ -228,7 +228,7 @@ bool DemandCache::LoadAll(std::int64_t t) {
   ++clock_;
   const std::vector<MomentUse>& uses = uses_[static_cast<std::size_t>(t)];
   std::int64_t needed_bytes = 0;
-  if (pinned_bytes_ > CapacityBytes(t) || !FreeWhatIsOver(t)) return false;
+  if (pinned_bytes_ > CapacityBytes(t) || !MakeRoomForWorkspace(t)) return false;
   for (const MomentUse& use : uses) {
     if (!items_[use.item].present) needed_bytes += Bytes(use.item);
   }

@@ -13,7 +13,7 @@ namespace geminid::planner {
 
 struct CacheRule {
   // The chunks that are evicted to make space.
-  enum class Leaves {
+  enum class EvictionRule {
     kLeastRecent,  // the least recently used chunk, until there is a hole
     kLastNeeded,   // the chunk with the latest next use in the iteration, until there is a hole
     // All chunks in the window that is cheapest to clear; a chunk that will be stale leaves at
@@ -27,7 +27,7 @@ struct CacheRule {
     kArena,  // each at one offset while it is present, first fit, below the workspace
     kIdeal,  // in memory that never fragments: better than any allocator
   };
-  Leaves leaves = Leaves::kLeastRecent;
+  EvictionRule eviction = EvictionRule::kLeastRecent;
   Memory memory = Memory::kArena;
   // By item: it is never evicted while its copy is valid, and has a place of its own. Empty: none.
   std::vector<bool> pinned = {};
@@ -94,8 +94,8 @@ class DemandCache {
 
   bool is_ideal() const { return rule_.memory == CacheRule::Memory::kIdeal; }
   bool clears_windows() const {
-    return rule_.leaves == CacheRule::Leaves::kCheapestWindow ||
-           rule_.leaves == CacheRule::Leaves::kCheapestReload;
+    return rule_.eviction == CacheRule::EvictionRule::kCheapestWindow ||
+           rule_.eviction == CacheRule::EvictionRule::kCheapestReload;
   }
   std::int64_t Bytes(std::uint32_t i) const { return problem_.items[i].extent_bytes; }
   bool IsPinned(std::uint32_t i) const { return !rule_.pinned.empty() && rule_.pinned[i]; }
@@ -123,7 +123,7 @@ class DemandCache {
   std::int64_t ClearWindow(std::uint32_t i, std::int64_t t);
   bool Place(std::uint32_t i, std::int64_t t);
   bool PlaceAllAnew(std::int64_t t);
-  bool FreeWhatIsOver(std::int64_t t);
+  bool MakeRoomForWorkspace(std::int64_t t);
   bool LoadAll(std::int64_t t);
   void Leave(std::int64_t t);
 

@@ -35,7 +35,7 @@ inline constexpr double kGainWorthHooks = 0.01;
 
 class DecisionSearch {
  public:
-  explicit DecisionSearch(const Prepared& prepared) : prepared_(prepared) {}
+  explicit DecisionSearch(const PreparedProblem& prepared) : prepared_(prepared) {}
 
   // Evaluates the decisions unless they were tried before. None if they are not allowed.
   absl::StatusOr<std::optional<Score>> Try(const Decisions& decisions);
@@ -68,7 +68,7 @@ class DecisionSearch {
     return prepared_.problem.optimizer.size() + prepared_.problem.activations.size();
   }
 
-  const Prepared& prepared_;
+  const PreparedProblem& prepared_;
   std::int64_t budget_ = kBudget;
   std::unordered_map<std::uint64_t, std::optional<Score>> tried_;  // looked up, never iterated
   std::optional<HierarchyPlan> best_;

@@ -47,7 +47,8 @@ struct HostFixed {
   std::uint64_t largest_activations = 0;
 };
 
-HostFixed FixedOf(const Prepared& prepared, const Occupancy& occupancy, const HierarchyPlan& plan) {
+HostFixed FixedOf(const PreparedProblem& prepared, const Occupancy& occupancy,
+                  const HierarchyPlan& plan) {
   HostFixed fixed;
   std::uint64_t largest_object = 0;
   for (std::size_t c = 0; c < prepared.problem.optimizer.size(); ++c) {
@@ -72,7 +73,7 @@ HostFixed FixedOf(const Prepared& prepared, const Occupancy& occupancy, const Hi
 // The objects of all chunks, and the moments at which they are used.
 class DiskTrace {
  public:
-  DiskTrace(const Prepared& prepared, const Occupancy& occupancy, const HostFixed& fixed,
+  DiskTrace(const PreparedProblem& prepared, const Occupancy& occupancy, const HostFixed& fixed,
             HierarchyPlan& plan)
       : prepared_(prepared), occupancy_(occupancy), fixed_(fixed), plan_(plan), disk_(plan.disk) {}
 
@@ -180,7 +181,7 @@ class DiskTrace {
   }
 
   static constexpr ChunkIndex kNone = UINT32_MAX;
-  const Prepared& prepared_;
+  const PreparedProblem& prepared_;
   const Occupancy& occupancy_;
   const HostFixed& fixed_;
   const HierarchyPlan& plan_;
@@ -202,7 +203,7 @@ std::uint64_t LeastHostBytes(const Trace& trace) {
 
 // Sets the bytes that `disk.plan` reads and writes, and the bytes that need a place on disk for
 // that.
-void FillDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
+void FillDiskTraffic(const PreparedProblem& prepared, HierarchyPlan& plan) {
   DiskPlan& disk = plan.disk;
   std::vector<std::uint32_t> loads(disk.objects.size(), 0);
   std::vector<std::uint8_t> used(disk.objects.size(), 0);
@@ -229,7 +230,7 @@ void FillDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
 // Each update uses its objects. An object that a step neither reads nor writes is in memory at all
 // moments, also when the rest of the host is fullest. Objects that do not fit there are read and
 // written.
-void FillLeastDiskTraffic(const Prepared& prepared, HierarchyPlan& plan) {
+void FillLeastDiskTraffic(const PreparedProblem& prepared, HierarchyPlan& plan) {
   DiskPlan& disk = plan.disk;
   std::uint64_t updated = 0;
   for (const DiskObject& object : disk.objects) {
@@ -297,8 +298,8 @@ absl::Status PlanCache(const PlannerOptions& options, bool smaller_too, DiskPlan
   return absl::OkStatus();
 }
 
-absl::Status PlanDisk(const Prepared& prepared, const Occupancy& occupancy, const HostFixed& fixed,
-                      HierarchyPlan& plan) {
+absl::Status PlanDisk(const PreparedProblem& prepared, const Occupancy& occupancy,
+                      const HostFixed& fixed, HierarchyPlan& plan) {
   const Machine& machine = prepared.problem.machine;
   DiskTrace(prepared, occupancy, fixed, plan).Build();
   DiskPlan& disk = plan.disk;
@@ -317,7 +318,8 @@ absl::Status PlanDisk(const Prepared& prepared, const Occupancy& occupancy, cons
   // The disk is far slower than memory, so the fewest bytes nearly always take the least time, and
   // they are found at once.
   options.objective = Objective::kBytes;
-  if (absl::Status status = PlanCache(options, !prepared.without.Has(Part::kSmallerCaches), disk);
+  if (absl::Status status =
+          PlanCache(options, !prepared.without.Has(PlannerStage::kSmallerCaches), disk);
       !status.ok())
     return status;
   FillDiskTraffic(prepared, plan);
@@ -337,7 +339,7 @@ absl::Status PlanDisk(const Prepared& prepared, const Occupancy& occupancy, cons
 
 }  // namespace
 
-absl::Status PlanHostAndDisk(const Prepared& prepared, const Occupancy& occupancy,
+absl::Status PlanHostAndDisk(const PreparedProblem& prepared, const Occupancy& occupancy,
                              HierarchyPlan& plan) {
   const Machine& machine = prepared.problem.machine;
   const HostFixed fixed = FixedOf(prepared, occupancy, plan);

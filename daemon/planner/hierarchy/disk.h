@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kDiskWriteBuffers = 3;
 // Fills the ledgers of host and disk, the bytes that they lack, the remedies, the disk plan, and
 // its traffic and seconds. If there is no device plan because the device lacks space, no disk plan
 // is made either. Errors: those of MakePlan other than a lack of space.
-absl::Status PlanHostAndDisk(const Prepared& prepared, const Occupancy& occupancy,
+absl::Status PlanHostAndDisk(const PreparedProblem& prepared, const Occupancy& occupancy,
                              HierarchyPlan& plan);
 
 // Sets the life of the disks. The step time must be known.

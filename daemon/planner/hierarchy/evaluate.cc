@@ -45,7 +45,7 @@ double ShareLeft(double activation_seconds, double weight_seconds, double comput
   return std::max(kLeastLinkShare, 1 - activation_seconds / step);
 }
 
-void SetChunks(const Prepared& prepared, const Decisions& decisions, Trace& trace) {
+void SetChunks(const PreparedProblem& prepared, const Decisions& decisions, Trace& trace) {
   const HierarchyProblem& problem = prepared.problem;
   for (std::size_t c = 0; c < trace.chunks.size(); ++c) {
     const OptimizerPlace place = decisions.optimizer[c];
@@ -62,7 +62,7 @@ void SetChunks(const Prepared& prepared, const Decisions& decisions, Trace& trac
   }
 }
 
-void SetLink(const Prepared& prepared, const ActivationTraffic& traffic, Trace& trace) {
+void SetLink(const PreparedProblem& prepared, const ActivationTraffic& traffic, Trace& trace) {
   const Machine& machine = prepared.problem.machine;
   double up_bytes = 0;
   double down_bytes = 0;
@@ -87,8 +87,8 @@ void SetLink(const Prepared& prepared, const ActivationTraffic& traffic, Trace& 
   trace.link.both_directions_share = std::clamp(BothRate(machine) / (up + down), 0.5, 1.0);
 }
 
-Trace DeviceTrace(const Prepared& prepared, const Decisions& decisions, const Occupancy& occupancy,
-                  const ActivationTraffic& traffic) {
+Trace DeviceTrace(const PreparedProblem& prepared, const Decisions& decisions,
+                  const Occupancy& occupancy, const ActivationTraffic& traffic) {
   const HierarchyProblem& problem = prepared.problem;
   Trace trace = problem.trace;
   for (std::size_t t = 0; t < trace.moments.size(); ++t) {
@@ -118,7 +118,7 @@ std::vector<double> PlannedStarts(const Trace& trace, const Plan& plan) {
   return starts;
 }
 
-void FillTraffic(const Prepared& prepared, const Decisions& decisions,
+void FillTraffic(const PreparedProblem& prepared, const Decisions& decisions,
                  const ActivationTraffic& activations, HierarchyPlan& plan) {
   const HierarchyProblem& problem = prepared.problem;
   StepTraffic& traffic = plan.traffic;
@@ -153,7 +153,7 @@ StepTraffic LeastTraffic(const HierarchyPlan& plan) {
   return least;
 }
 
-ResourceSeconds BusySeconds(const Prepared& prepared, const Decisions& decisions,
+ResourceSeconds BusySeconds(const PreparedProblem& prepared, const Decisions& decisions,
                             const HierarchyPlan& plan, const StepTraffic& traffic) {
   const HierarchyProblem& problem = prepared.problem;
   const Machine& machine = problem.machine;
@@ -180,8 +180,8 @@ ResourceSeconds BusySeconds(const Prepared& prepared, const Decisions& decisions
 }
 
 // Fills everything but the part of the disk, which FinishSeconds adds.
-void FillSeconds(const Prepared& prepared, const Decisions& decisions, const Occupancy& occupancy,
-                 HierarchyPlan& plan) {
+void FillSeconds(const PreparedProblem& prepared, const Decisions& decisions,
+                 const Occupancy& occupancy, HierarchyPlan& plan) {
   StepSeconds& seconds = plan.seconds;
   const std::size_t moments = plan.device_trace.moments.size();
   seconds.compute = plan.device_plan.compute_seconds;
@@ -201,7 +201,8 @@ void FillSeconds(const Prepared& prepared, const Decisions& decisions, const Occ
 }
 
 // A step lasts at least as long as its busiest resource is busy.
-void FinishSeconds(const Prepared& prepared, const Decisions& decisions, HierarchyPlan& plan) {
+void FinishSeconds(const PreparedProblem& prepared, const Decisions& decisions,
+                   HierarchyPlan& plan) {
   plan.busy_seconds = BusySeconds(prepared, decisions, plan, plan.traffic);
   const ResourceSeconds least = BusySeconds(prepared, decisions, plan, LeastTraffic(plan));
   plan.step_lower_bound_seconds = *std::max_element(least.begin(), least.end());
@@ -216,7 +217,7 @@ void FinishSeconds(const Prepared& prepared, const Decisions& decisions, Hierarc
 }
 
 // The bytes that the arena lacks for these decisions, whenever the loads happen.
-std::uint64_t DeviceShortage(const Prepared& prepared, const Occupancy& occupancy) {
+std::uint64_t DeviceShortage(const PreparedProblem& prepared, const Occupancy& occupancy) {
   const std::uint64_t arena = prepared.problem.trace.arena_bytes;
   std::uint64_t needed = 0;
   for (std::size_t t = 0; t < prepared.required_bytes.size(); ++t) {
@@ -239,7 +240,8 @@ void Refuse(HierarchyPlan& plan) {
 
 }  // namespace
 
-Prepared::Prepared(const HierarchyProblem& problem_in, const PartSet& without_in)
+PreparedProblem::PreparedProblem(const HierarchyProblem& problem_in,
+                                 const PlannerStageSet& without_in)
     : problem(problem_in),
       without(without_in),
       used_bytes(UsedBytes(problem_in)),
@@ -277,7 +279,7 @@ void AddTransfer(const Machine& machine, double up_bytes, double down_bytes,
       (up_bytes + down_bytes) * ranks / machine.host_memory_bytes_per_second;
 }
 
-absl::Status CheckDecisions(const Prepared& prepared, const Decisions& decisions) {
+absl::Status CheckDecisions(const PreparedProblem& prepared, const Decisions& decisions) {
   const HierarchyProblem& problem = prepared.problem;
   if (decisions.optimizer.size() != problem.optimizer.size() ||
       decisions.activations.size() != problem.activations.size()) {
@@ -315,7 +317,7 @@ absl::Status CheckDecisions(const Prepared& prepared, const Decisions& decisions
   return absl::OkStatus();
 }
 
-std::vector<UpdateJob> UpdateJobs(const Prepared& prepared, const Decisions& decisions,
+std::vector<UpdateJob> UpdateJobs(const PreparedProblem& prepared, const Decisions& decisions,
                                   const HierarchyPlan& plan, std::vector<ChunkIndex>* chunks) {
   const HierarchyProblem& problem = prepared.problem;
   const LinkModel& link = plan.device_trace.link;
@@ -357,7 +359,8 @@ std::vector<UpdateJob> UpdateJobs(const Prepared& prepared, const Decisions& dec
   return jobs;
 }
 
-absl::StatusOr<HierarchyPlan> Evaluate(const Prepared& prepared, const Decisions& decisions) {
+absl::StatusOr<HierarchyPlan> Evaluate(const PreparedProblem& prepared,
+                                       const Decisions& decisions) {
   HierarchyPlan plan;
   plan.decisions = decisions;
   const Occupancy occupancy = ComputeOccupancy(prepared.problem, decisions);

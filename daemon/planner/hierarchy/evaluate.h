@@ -19,11 +19,12 @@ inline constexpr Moment kNoMoment = UINT32_MAX;
 
 // Values that every evaluation of a problem needs, computed once. The problem is valid and outlives
 // this object.
-struct Prepared {
-  explicit Prepared(const HierarchyProblem& problem_in, const PartSet& without_in = {});
+struct PreparedProblem {
+  explicit PreparedProblem(const HierarchyProblem& problem_in,
+                           const PlannerStageSet& without_in = {});
 
   const HierarchyProblem& problem;
-  const PartSet without;                  // stages that the planner leaves out
+  const PlannerStageSet without;          // stages that the planner leaves out
   std::vector<std::uint64_t> used_bytes;  // per moment, of the chunks it uses
   // The space that chunks must have: used_bytes, or under the policy kDevice all chunks.
   std::vector<std::uint64_t> required_bytes;
@@ -39,16 +40,16 @@ struct Prepared {
 };
 
 // INVALID_ARGUMENT if a decision is not allowed for its item.
-absl::Status CheckDecisions(const Prepared& prepared, const Decisions& decisions);
+absl::Status CheckDecisions(const PreparedProblem& prepared, const Decisions& decisions);
 
 // `decisions` must be allowed. A plan that does not fit is a result, not an error. Errors are the
 // other errors of MakePlan.
-absl::StatusOr<HierarchyPlan> Evaluate(const Prepared& prepared, const Decisions& decisions);
+absl::StatusOr<HierarchyPlan> Evaluate(const PreparedProblem& prepared, const Decisions& decisions);
 
 // The updates of `decisions` that are not part of the computation, in the order in which they are
 // done. Updates on the device are part of it. The device plan of `plan` sets their times. `chunks`,
 // unless null, receives the chunk of each update.
-std::vector<UpdateJob> UpdateJobs(const Prepared& prepared, const Decisions& decisions,
+std::vector<UpdateJob> UpdateJobs(const PreparedProblem& prepared, const Decisions& decisions,
                                   const HierarchyPlan& plan, std::vector<ChunkIndex>* chunks);
 
 // Seconds that each resource is busy. AddTransfer adds those that a transfer over the link keeps

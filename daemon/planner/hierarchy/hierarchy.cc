@@ -19,7 +19,7 @@ namespace {
 // A disk of any speed: only the bytes of its plan are used.
 constexpr double kAnyDiskBytesPerSecond = 1e9;
 
-Decisions AllAt(const Prepared& prepared, OptimizerPlace place) {
+Decisions AllAt(const PreparedProblem& prepared, OptimizerPlace place) {
   Decisions decisions = AllHost(prepared.problem);
   for (ChunkIndex c = 0; c < decisions.optimizer.size(); ++c) {
     if (place == OptimizerPlace::kDevice || prepared.updated(c)) decisions.optimizer[c] = place;
@@ -34,8 +34,8 @@ Decisions WithActivations(Decisions decisions, const Decisions& other) {
 }
 
 // Prices that leave as little as possible on the host.
-Prices SparingHost(const PriceModel& model) {
-  Prices prices;
+ResourcePrices SparingHost(const PriceModel& model) {
+  ResourcePrices prices;
   prices.segment.assign(model.segments.size(), 0);
   prices.resource[static_cast<std::size_t>(Resource::kCompute)] = 1;
   constexpr double kPriceOfHost = 1;  // seconds per byte: above anything else
@@ -44,8 +44,8 @@ Prices SparingHost(const PriceModel& model) {
 }
 
 // Prices for the resources and none for bytes: the items that save most get the space.
-Prices Greedy(const PriceModel& model, const PricedSeconds& weights) {
-  Prices prices;
+ResourcePrices Greedy(const PriceModel& model, const PricedSeconds& weights) {
+  ResourcePrices prices;
   prices.segment.assign(model.segments.size(), 0);
   prices.resource = weights;
   return prices;
@@ -79,12 +79,12 @@ PricedSeconds WeightsOf(const PricedSeconds& seconds) {
 
 // If the dual says that only the computation is critical, space has no price, but its distribution
 // still matters. These are the prices of the whole arena for a whole step, in steps.
-constexpr std::pair<Part, double> kPriceLevels[] = {{Part::kLowLevel, 1.0 / 16},
-                                                    {Part::kHighLevel, 1.0 / 2}};
+constexpr std::pair<PlannerStage, double> kPriceLevels[] = {{PlannerStage::kLowLevel, 1.0 / 16},
+                                                            {PlannerStage::kHighLevel, 1.0 / 2}};
 
 // The prices of the dual, but for every byte at least an even price. The even prices of the whole
 // arena sum to `seconds`.
-Prices Level(const PriceModel& model, Prices prices, double seconds) {
+ResourcePrices Level(const PriceModel& model, ResourcePrices prices, double seconds) {
   double arena = 1;
   for (const double free_bytes : model.free_bytes) arena = std::max(arena, free_bytes);
   const double even = seconds / arena / static_cast<double>(model.segments.size());
@@ -96,7 +96,7 @@ const RoundOptions kNotStreamed = {.allow_streamed = false};
 
 class Planner {
  public:
-  explicit Planner(const Prepared& prepared)
+  explicit Planner(const PreparedProblem& prepared)
       : prepared_(prepared),
         model_(BuildPriceModel(prepared)),
         search_(prepared),
@@ -128,7 +128,7 @@ class Planner {
 
  private:
   absl::Status Try(const Decisions& decisions) { return search_.Try(decisions).status(); }
-  bool Without(Part part) const { return prepared_.without.Has(part); }
+  bool Without(PlannerStage part) const { return prepared_.without.Has(part); }
 
   // Tries decisions that need no prices: with all activations kept, and with activations as they
   // fit.
@@ -139,7 +139,7 @@ class Planner {
       if (absl::Status status = Try(AllAt(prepared_, place)); !status.ok()) return status;
     }
     if (search_.best().everything_on_device) return absl::OkStatus();
-    if (!Without(Part::kFitted)) {
+    if (!Without(PlannerStage::kFitted)) {
       if (absl::Status status = Try(fitted_.decisions); !status.ok()) return status;
     }
     if (search_.best().fits) return absl::OkStatus();
@@ -172,16 +172,16 @@ class Planner {
   // Starts from the resources that are critical for the fitted decisions.
   DualResult Bound() const {
     DualResult dual = MaximizeDual(model_, WeightsOf(fitted_.seconds), TargetSeconds(),
-                                   Without(Part::kDual) ? 1 : kDualIterations);
+                                   Without(PlannerStage::kDual) ? 1 : kDualIterations);
     // Every step does the base work, which no decision changes.
     dual.bound = std::max(dual.bound, Largest(model_.base));
     return dual;
   }
 
-  absl::Status TryPriced(const Prices& prices) {
+  absl::Status TryPriced(const ResourcePrices& prices) {
     for (const auto& [part, level] : kPriceLevels) {
       if (Without(part)) continue;
-      const Prices at = Level(model_, prices, level * TargetSeconds());
+      const ResourcePrices at = Level(model_, prices, level * TargetSeconds());
       if (absl::Status status = Try(Round(prepared_, model_, at, {}).decisions); !status.ok()) {
         return status;
       }
@@ -190,8 +190,8 @@ class Planner {
   }
 
   // If the step waits for updates, places the state of the chunks that it waits for on the device.
-  absl::Status TryTail(const Prices& prices) {
-    if (Without(Part::kTail)) return absl::OkStatus();
+  absl::Status TryTail(const ResourcePrices& prices) {
+    if (Without(PlannerStage::kTail)) return absl::OkStatus();
     if (!search_.best().fits || search_.best().seconds.optimizer <= 0) return absl::OkStatus();
     RoundOptions options;
     options.pinned = DeviceTail(prepared_, search_.best());
@@ -200,15 +200,17 @@ class Planner {
   }
 
   // The chunks whose state the rule of update.h places on the device.
-  static std::vector<std::uint8_t> DeviceTail(const Prepared& prepared, const HierarchyPlan& plan);
+  static std::vector<std::uint8_t> DeviceTail(const PreparedProblem& prepared,
+                                              const HierarchyPlan& plan);
 
-  const Prepared& prepared_;
+  const PreparedProblem& prepared_;
   const PriceModel model_;
   DecisionSearch search_;
-  const Rounded fitted_;  // every resource has the same weight
+  const RoundedDecisions fitted_;  // every resource has the same weight
 };
 
-std::vector<std::uint8_t> Planner::DeviceTail(const Prepared& prepared, const HierarchyPlan& plan) {
+std::vector<std::uint8_t> Planner::DeviceTail(const PreparedProblem& prepared,
+                                              const HierarchyPlan& plan) {
   const bool in_backward = prepared.problem.options.update_during_backward;
   Decisions on_host = plan.decisions;
   on_host.optimizer.assign(on_host.optimizer.size(), OptimizerPlace::kHost);
@@ -238,7 +240,7 @@ absl::Status AddDiskRemedy(const HierarchyProblem& problem, HierarchyPlan& plan)
   HierarchyProblem with_disk = problem;
   with_disk.machine.disk_read_bytes_per_second = kAnyDiskBytesPerSecond;
   with_disk.machine.disk_write_bytes_per_second = kAnyDiskBytesPerSecond;
-  const Prepared prepared(with_disk);
+  const PreparedProblem prepared(with_disk);
   absl::StatusOr<HierarchyPlan> tried = Evaluate(prepared, plan.decisions);
   if (!tried.ok()) return tried.status();
   if (tried->lacking[static_cast<std::size_t>(Tier::kHost)] > 0) return absl::OkStatus();
@@ -248,9 +250,9 @@ absl::Status AddDiskRemedy(const HierarchyProblem& problem, HierarchyPlan& plan)
 }
 
 absl::StatusOr<HierarchyPlan> MakePlanOrRemedies(const HierarchyProblem& problem, bool first,
-                                                 const PartSet& without) {
+                                                 const PlannerStageSet& without) {
   if (absl::Status status = ValidateHierarchyProblem(problem); !status.ok()) return status;
-  const Prepared prepared(problem, without);
+  const PreparedProblem prepared(problem, without);
   absl::StatusOr<HierarchyPlan> plan = Planner(prepared).Run(first);
   if (!plan.ok() || plan->fits) return plan;
   if (absl::Status status = AddDiskRemedy(problem, *plan); !status.ok()) return status;
@@ -267,7 +269,7 @@ Decisions AllHost(const HierarchyProblem& problem) {
 }
 
 absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem,
-                                                const PartSet& without) {
+                                                const PlannerStageSet& without) {
   return MakePlanOrRemedies(problem, /*first=*/false, without);
 }
 
@@ -278,7 +280,7 @@ absl::StatusOr<HierarchyPlan> MakeFirstFittingPlan(const HierarchyProblem& probl
 absl::StatusOr<HierarchyPlan> EvaluateDecisions(const HierarchyProblem& problem,
                                                 const Decisions& decisions) {
   if (absl::Status status = ValidateHierarchyProblem(problem); !status.ok()) return status;
-  const Prepared prepared(problem);
+  const PreparedProblem prepared(problem);
   if (absl::Status status = CheckDecisions(prepared, decisions); !status.ok()) return status;
   return Evaluate(prepared, decisions);
 }

@@ -14,7 +14,8 @@ void FillTier(const std::array<std::vector<std::uint64_t>, kNumOwners>& bytes, T
   }
 }
 
-void FillDeviceLedger(const Prepared& prepared, const Occupancy& occupancy, HierarchyPlan& plan) {
+void FillDeviceLedger(const PreparedProblem& prepared, const Occupancy& occupancy,
+                      HierarchyPlan& plan) {
   const HierarchyProblem& problem = prepared.problem;
   const std::size_t moments = problem.trace.moments.size();
   std::array<std::vector<std::uint64_t>, kNumOwners> bytes;

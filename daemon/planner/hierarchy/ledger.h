@@ -51,7 +51,8 @@ std::array<std::vector<std::uint64_t>, kNumOwners> ResidentBytes(const Trace& tr
 void FillTier(const std::array<std::vector<std::uint64_t>, kNumOwners>& bytes, TierBytes& tier);
 
 // Fills the device's ledger from its plan, or without a plan from the bytes that moments require.
-void FillDeviceLedger(const Prepared& prepared, const Occupancy& occupancy, HierarchyPlan& plan);
+void FillDeviceLedger(const PreparedProblem& prepared, const Occupancy& occupancy,
+                      HierarchyPlan& plan);
 
 }  // namespace geminid::planner
 

@@ -59,7 +59,7 @@ class Dual {
 
   // Returns D at the prices. Sets the minimising selection and its demand, which is the
   // subgradient.
-  double Evaluate(const Prices& prices, Selection& selection, Demand& demand) {
+  double Evaluate(const ResourcePrices& prices, Selection& selection, Demand& demand) {
     const SpanPrice span_price(model_, prices);
     demand.seconds = model_.base;
     demand.host_excess = -model_.host_room;
@@ -89,7 +89,7 @@ class Dual {
   }
 
  private:
-  double ChooseItem(const Prices& prices, const SpanPrice& span_price, std::size_t i,
+  double ChooseItem(const ResourcePrices& prices, const SpanPrice& span_price, std::size_t i,
                     Selection& selection, Demand& demand) {
     const PricedItem& item = model_.items[i];
     double gaps = 0;
@@ -155,7 +155,7 @@ double StepLength(double missing, double norm) { return norm > 0 ? missing / (3 
 double Square(double value) { return value * value; }
 
 // Moves the prices along the subgradient, in seconds and in bytes.
-void Follow(const Demand& demand, double missing, Prices& prices) {
+void Follow(const Demand& demand, double missing, ResourcePrices& prices) {
   // The projection undoes a constant that is added to all resources, so the mean is subtracted.
   const double mean = Weighted(prices.resource, demand.seconds);
   double norm = 0;
@@ -177,7 +177,7 @@ void Follow(const Demand& demand, double missing, Prices& prices) {
 
 }  // namespace
 
-SpanPrice::SpanPrice(const PriceModel& model, const Prices& prices)
+SpanPrice::SpanPrice(const PriceModel& model, const ResourcePrices& prices)
     : before_(model.free_bytes.size() + 1, 0) {
   for (std::size_t s = 0; s < model.segments.size(); ++s) {
     before_[static_cast<std::size_t>(model.segments[s]) + 1] += prices.segment[s];
@@ -195,7 +195,7 @@ DualResult MaximizeDual(const PriceModel& model, const PricedSeconds& first_weig
                         double step_seconds, int iterations) {
   Dual dual(model);
   DualResult result;
-  Prices prices;
+  ResourcePrices prices;
   prices.segment.assign(model.segments.size(), 0);
   prices.resource = first_weights;
   result.bound = -std::numeric_limits<double>::infinity();

@@ -82,12 +82,12 @@ struct PriceModel {
   // Of trained chunks, which are read and written; of frozen chunks, which are read.
   std::array<Spill, 2> spills;
 };
-PriceModel BuildPriceModel(const Prepared& prepared);
+PriceModel BuildPriceModel(const PreparedProblem& prepared);
 
 // The most segments of time. Each has a price.
 inline constexpr std::size_t kMaxSegments = 64;
 
-struct Prices {
+struct ResourcePrices {
   PricedSeconds resource = {};  // sums to 1
   std::vector<double> segment;  // seconds per byte, as PriceModel::segments
   double host = 0;              // seconds per byte
@@ -102,7 +102,7 @@ struct Selection {
 // Sum of the segment prices over a span in O(1).
 class SpanPrice {
  public:
-  SpanPrice(const PriceModel& model, const Prices& prices);
+  SpanPrice(const PriceModel& model, const ResourcePrices& prices);
   double Of(const PricedSpan& span) const {
     if (span.last < span.first) return 0;
     return span.bytes * (before_[static_cast<std::size_t>(span.last) + 1] -
@@ -117,7 +117,7 @@ double Weighted(const PricedSeconds& weights, const PricedSeconds& seconds);
 
 struct DualResult {
   double bound = 0;  // the best D found: no feasible decisions take less
-  Prices prices;     // at which the bound was found
+  ResourcePrices prices;  // at which the bound was found
   Selection selection;
 };
 // Starts from the weights, which sum to 1, and without prices of bytes. `step_seconds` is the step

@@ -31,7 +31,7 @@ void AddLink(const Machine& machine, double up_bytes, double down_bytes, PricedS
 
 class Builder {
  public:
-  explicit Builder(const Prepared& prepared)
+  explicit Builder(const PreparedProblem& prepared)
       : prepared_(prepared),
         problem_(prepared.problem),
         starts_(MomentStarts(prepared.problem.trace)),
@@ -78,7 +78,8 @@ class Builder {
   // Checkpoints are chunks at even distances in the order of their first use, including the last.
   void FindCheckpoints() {
     order_.assign(problem_.optimizer.size(), 0);
-    if (problem_.options.update_during_backward || prepared_.without.Has(Part::kChains)) return;
+    if (problem_.options.update_during_backward || prepared_.without.Has(PlannerStage::kChains))
+      return;
     std::vector<ChunkIndex> chunks;
     for (ChunkIndex c = 0; c < problem_.optimizer.size(); ++c) {
       if (prepared_.updated(c)) chunks.push_back(c);
@@ -288,7 +289,7 @@ class Builder {
     }
   }
 
-  const Prepared& prepared_;
+  const PreparedProblem& prepared_;
   const HierarchyProblem& problem_;
   const std::vector<double> starts_;
   const std::int64_t last_moment_;
@@ -306,6 +307,6 @@ class Builder {
 
 }  // namespace
 
-PriceModel BuildPriceModel(const Prepared& prepared) { return Builder(prepared).Build(); }
+PriceModel BuildPriceModel(const PreparedProblem& prepared) { return Builder(prepared).Build(); }
 
 }  // namespace geminid::planner

@@ -36,7 +36,7 @@ std::vector<std::int64_t> WholeBytes(const std::vector<double>& free_bytes, std:
 }
 
 // Adds the decisions' excess over the arena to `reserved`, per moment. False if there is no excess.
-bool ReserveExcess(const Prepared& prepared, const Decisions& decisions,
+bool ReserveExcess(const PreparedProblem& prepared, const Decisions& decisions,
                    std::vector<std::uint64_t>& reserved) {
   const Occupancy occupancy = ComputeOccupancy(prepared.problem, decisions);
   const Trace& trace = prepared.problem.trace;
@@ -52,7 +52,7 @@ bool ReserveExcess(const Prepared& prepared, const Decisions& decisions,
   return exceeds;
 }
 
-std::uint64_t LargestState(const Prepared& prepared) {
+std::uint64_t LargestState(const PreparedProblem& prepared) {
   std::uint64_t largest = 0;
   for (ChunkIndex c = 0; c < prepared.problem.optimizer.size(); ++c) {
     if (prepared.updated(c)) {
@@ -64,7 +64,7 @@ std::uint64_t LargestState(const Prepared& prepared) {
 
 class Rounding {
  public:
-  Rounding(const Prepared& prepared, const PriceModel& model, const Prices& prices,
+  Rounding(const PreparedProblem& prepared, const PriceModel& model, const ResourcePrices& prices,
            const RoundOptions& options)
       : prepared_(prepared),
         model_(model),
@@ -80,7 +80,7 @@ class Rounding {
         chosen_(model.items.size()),
         kept_(model.gaps.size(), 0) {}
 
-  Rounded Run() {
+  RoundedDecisions Run() {
     StartSmall();
     for (const std::size_t i : ByDensity()) TakeBest(i);
     return {Result(), seconds_};
@@ -277,9 +277,9 @@ class Rounding {
     return decisions;
   }
 
-  const Prepared& prepared_;
+  const PreparedProblem& prepared_;
   const PriceModel& model_;
-  const Prices& prices_;
+  const ResourcePrices& prices_;
   const RoundOptions& options_;
   const SpanPrice span_price_;
   FreeBytes free_bytes_;
@@ -292,12 +292,12 @@ class Rounding {
 
 }  // namespace
 
-Rounded Round(const Prepared& prepared, const PriceModel& model, const Prices& prices,
-              const RoundOptions& options) {
+RoundedDecisions Round(const PreparedProblem& prepared, const PriceModel& model,
+                       const ResourcePrices& prices, const RoundOptions& options) {
   constexpr int kRounds = 3;
   RoundOptions reserving = options;
-  Rounded rounded = Rounding(prepared, model, prices, reserving).Run();
-  for (int round = 1; round < kRounds && !prepared.without.Has(Part::kReserves); ++round) {
+  RoundedDecisions rounded = Rounding(prepared, model, prices, reserving).Run();
+  for (int round = 1; round < kRounds && !prepared.without.Has(PlannerStage::kReserves); ++round) {
     if (!ReserveExcess(prepared, rounded.decisions, reserving.reserved)) break;
     rounded = Rounding(prepared, model, prices, reserving).Run();
   }

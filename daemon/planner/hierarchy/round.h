@@ -20,7 +20,7 @@ struct RoundOptions {
   std::vector<std::uint64_t> reserved = {};
 };
 
-struct Rounded {
+struct RoundedDecisions {
   Decisions decisions;
   // The seconds of the decisions in the price model, with as many weights retained as fit. The
   // largest is an estimate of the step that needs no device plan.
@@ -34,8 +34,8 @@ struct Rounded {
 // Windows of offloaded activations are longer than the price model assumes if the activations queue
 // for the link. If the decisions therefore exceed the arena, the excess is reserved and they are
 // rounded again, a few times.
-Rounded Round(const Prepared& prepared, const PriceModel& model, const Prices& prices,
-              const RoundOptions& options);
+RoundedDecisions Round(const PreparedProblem& prepared, const PriceModel& model,
+                       const ResourcePrices& prices, const RoundOptions& options);
 
 }  // namespace geminid::planner
 

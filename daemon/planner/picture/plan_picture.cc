@@ -46,7 +46,7 @@ std::string Moments(Moment first, Moment last) {
   return absl::StrCat("moments ", first, " to ", last);
 }
 
-double Weight(const PlanTimeline& timeline, const Piece& piece) {
+double Weight(const PlanTimeline& timeline, const StaySpan& piece) {
   return static_cast<double>(timeline.chunks[piece.chunk].size_bytes) *
          static_cast<double>(piece.end - piece.begin);
 }
@@ -80,7 +80,7 @@ void DrawPlaces(const PlanTimeline& timeline, const Frame& frame, double top, st
   SvgText(kLeft, top - 6, "start", heading, svg);
   absl::StrAppend(svg, kOutlined);
   for (const std::size_t i : drawn) {
-    const Piece& piece = timeline.pieces[i];
+    const StaySpan& piece = timeline.pieces[i];
     const double height = frame.Height(kPlaces, timeline.chunks[piece.chunk].size_bytes);
     const double bottom = top + kPlaces - frame.Height(kPlaces, piece.device_offset);
     SvgRect(frame.X(piece.begin), bottom - height, frame.X(piece.end) - frame.X(piece.begin),
@@ -172,7 +172,7 @@ void DrawAxis(const PlanTimeline& timeline, const Frame& frame, double top, std:
 
 }  // namespace
 
-std::string PieceWords(const PlanTimeline& timeline, const Piece& piece) {
+std::string PieceWords(const PlanTimeline& timeline, const StaySpan& piece) {
   const Chunk& chunk = timeline.chunks[piece.chunk];
   return absl::StrCat("chunk ", chunk.id, ", ", base::FormatBytes(chunk.size_bytes), " at ",
                       base::FormatBytes(piece.device_offset), ": ",

@@ -22,7 +22,7 @@ inline constexpr std::size_t kMostPiecesDrawn = 4000;
 std::string PlanSvg(const std::string& title, const PlanTimeline& timeline);
 
 // "chunk 7, 1 MiB at 4 MiB: arriving, moments 3 to 5". Moments count from 0.
-std::string PieceWords(const PlanTimeline& timeline, const Piece& piece);
+std::string PieceWords(const PlanTimeline& timeline, const StaySpan& piece);
 
 }  // namespace geminid::planner
 

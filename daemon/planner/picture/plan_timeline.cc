@@ -25,7 +25,7 @@ class PieceBuilder {
         length_(static_cast<Moment>(trace.moments.size())),
         open_(trace.chunks.size()) {}
 
-  std::vector<Piece> Pieces() {
+  std::vector<StaySpan> Pieces() {
     const std::vector<Moment> arriving = DeadlinesOfTheNextIteration();
     for (const Placement& placement : plan_.resident_at_start) {
       open_[placement.chunk] = {placement.device_offset, 0, arriving[placement.chunk]};
@@ -35,7 +35,7 @@ class PieceBuilder {
       for (const Drop& drop : plan_.steps[t].drops) End(drop, t);
     }
     for (ChunkIndex chunk = 0; chunk < open_.size(); ++chunk) Close(chunk, length_);
-    const auto key = [](const Piece& piece) {
+    const auto key = [](const StaySpan& piece) {
       return std::tuple(piece.begin, piece.device_offset, piece.chunk, piece.end);
     };
     std::ranges::sort(pieces_, {}, key);
@@ -83,13 +83,13 @@ class PieceBuilder {
   const Plan& plan_;
   const Moment length_;
   std::vector<std::optional<Extent>> open_;
-  std::vector<Piece> pieces_;
+  std::vector<StaySpan> pieces_;
 };
 
 void AddOccupants(const PlanTimeline& timeline, std::vector<TimelineRow>* rows) {
   // For each occupant, the bytes that come at a moment less the bytes that go; modulo 2^64.
   std::vector<std::array<std::uint64_t, kOccupants>> changes(rows->size() + 1);
-  for (const Piece& piece : timeline.pieces) {
+  for (const StaySpan& piece : timeline.pieces) {
     const std::uint64_t bytes = timeline.chunks[piece.chunk].size_bytes;
     changes[piece.begin][static_cast<std::size_t>(piece.occupant)] += bytes;
     changes[piece.end][static_cast<std::size_t>(piece.occupant)] -= bytes;

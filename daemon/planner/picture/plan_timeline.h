@@ -23,13 +23,13 @@ inline constexpr base::SvgKey kOccupantKeys[kOccupants] = {kWeightsKey, kArrivin
 
 // A part of a chunk's stay: one extent for the moments [begin, end) of the iteration. A stay that
 // continues in the next iteration is one piece at the end and one at the beginning.
-struct Piece {
+struct StaySpan {
   ChunkIndex chunk = 0;
   Occupant occupant = Occupant::kWeights;
   std::uint64_t device_offset = 0;
   Moment begin = 0;
   Moment end = 0;
-  bool operator==(const Piece&) const = default;
+  bool operator==(const StaySpan&) const = default;
 };
 
 // One moment, or several in a row.
@@ -48,7 +48,7 @@ struct TimelineRow {
 struct PlanTimeline {
   std::uint64_t arena_bytes = 0;
   std::vector<Chunk> chunks;
-  std::vector<Piece> pieces;      // by begin, then by offset
+  std::vector<StaySpan> pieces;   // by begin, then by offset
   std::vector<TimelineRow> rows;  // one per moment
 };
 

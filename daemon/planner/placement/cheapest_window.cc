@@ -12,7 +12,7 @@ struct Prefix {
   ClearCost cost;
 };
 
-std::vector<Prefix> Sums(const std::vector<Taken>& taken) {
+std::vector<Prefix> Sums(const std::vector<OccupiedExtent>& taken) {
   std::vector<Prefix> sums(taken.size() + 1);
   for (std::size_t i = 0; i < taken.size(); ++i) {
     sums[i + 1].fixed = sums[i].fixed + (taken[i].fixed ? 1 : 0);
@@ -24,11 +24,11 @@ std::vector<Prefix> Sums(const std::vector<Taken>& taken) {
 
 // The offsets at which a window may begin, ascending. A window begins at the floor or at the end of
 // an extent, or it ends at the ceiling or at the begin of an extent. Both kinds ascend.
-std::vector<std::int64_t> Offsets(const std::vector<Taken>& taken, std::int64_t size_bytes,
+std::vector<std::int64_t> Offsets(const std::vector<OccupiedExtent>& taken, std::int64_t size_bytes,
                                   std::int64_t floor_bytes, std::int64_t ceiling_bytes) {
   std::vector<std::int64_t> after = {floor_bytes};
   std::vector<std::int64_t> before;
-  for (const Taken& extent : taken) {
+  for (const OccupiedExtent& extent : taken) {
     after.push_back(extent.end);
     before.push_back(extent.begin - size_bytes);
   }
@@ -40,7 +40,7 @@ std::vector<std::int64_t> Offsets(const std::vector<Taken>& taken, std::int64_t 
 
 }  // namespace
 
-WindowChoice CheapestWindow(const std::vector<Taken>& taken, std::int64_t size_bytes,
+WindowChoice CheapestWindow(const std::vector<OccupiedExtent>& taken, std::int64_t size_bytes,
                             std::int64_t floor_bytes, std::int64_t ceiling_bytes) {
   const std::vector<Prefix> sums = Sums(taken);
   WindowChoice best;

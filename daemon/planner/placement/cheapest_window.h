@@ -16,7 +16,7 @@ struct ClearCost {
 };
 
 // An occupied extent: [begin, end) in bytes.
-struct Taken {
+struct OccupiedExtent {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::uint32_t owner = 0;
@@ -34,7 +34,7 @@ struct WindowChoice {
 // The window of `size_bytes` in [floor_bytes, ceiling_bytes) that is cheapest to clear; the lowest
 // of equals. `taken` is disjoint and sorted. The best window begins or ends at an extent or at an
 // end of the space: any other could move there without touching more extents. O(n).
-WindowChoice CheapestWindow(const std::vector<Taken>& taken, std::int64_t size_bytes,
+WindowChoice CheapestWindow(const std::vector<OccupiedExtent>& taken, std::int64_t size_bytes,
                             std::int64_t floor_bytes, std::int64_t ceiling_bytes);
 
 }  // namespace geminid::planner

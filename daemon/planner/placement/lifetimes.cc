@@ -67,17 +67,17 @@ void Lifetimes::BeginAt(std::uint32_t i, std::int64_t moment) {
   Measure(i);
 }
 
-std::uint32_t Lifetimes::SplitAt(std::uint32_t i, std::int64_t moment, Keep keep) {
+std::uint32_t Lifetimes::SplitAt(std::uint32_t i, std::int64_t moment, KeptPart keep) {
   const std::int64_t ahead = lifetimes_[i].first_use - lifetimes_[i].begin;
   SplitAfter(problem_, UsesBefore(i, moment) - 1, i, drafts_);
   const std::uint32_t added = Append();
-  if (keep == Keep::kTail) {
+  if (keep == KeptPart::kTail) {
     std::swap(drafts_[i], drafts_[added]);
     std::swap(drafts_[i].offset_bytes, drafts_[added].offset_bytes);
   }
   Measure(i);
   Measure(added);
-  const std::uint32_t tail = keep == Keep::kTail ? i : added;
+  const std::uint32_t tail = keep == KeptPart::kTail ? i : added;
   std::int64_t begin = std::max(moment + 1, lifetimes_[tail].first_use - ahead);
   if (ItemOf(tail).changes) begin = std::max(begin, -Shift(tail));  // not before the iteration
   BeginAt(tail, begin);

@@ -53,11 +53,11 @@ class Lifetimes {
   // Loads the draft no earlier than at the moment, which is at most its first use.
   void BeginAt(std::uint32_t i, std::int64_t moment);
 
-  enum class Keep { kHead, kTail };
+  enum class KeptPart { kHead, kTail };
   // Splits a draft that is idle at the moment. `keep` names the part that keeps the number and the
   // place. Returns the number of the other part. The tail is loaded as far ahead of its first use
   // as the draft was, but after the moment.
-  std::uint32_t SplitAt(std::uint32_t i, std::int64_t moment, Keep keep);
+  std::uint32_t SplitAt(std::uint32_t i, std::int64_t moment, KeptPart keep);
 
   // Changes a draft over the boundary so that no part of it crosses the boundary. Gives up the
   // prefetch or drain on the other side, or splits the draft. Returns whether the draft was split;

@@ -141,10 +141,10 @@ void OneWayPlacer::Meet(std::uint32_t i, std::int64_t moment) {
   }
 }
 
-Taken OneWayPlacer::ExtentOf(std::uint32_t i, std::int64_t moment) const {
-  Taken taken = {.begin = drafts_[i].offset_bytes,
-                 .end = drafts_[i].offset_bytes + lifetimes_.Bytes(i),
-                 .owner = i};
+OccupiedExtent OneWayPlacer::ExtentOf(std::uint32_t i, std::int64_t moment) const {
+  OccupiedExtent taken = {.begin = drafts_[i].offset_bytes,
+                          .end = drafts_[i].offset_bytes + lifetimes_.Bytes(i),
+                          .owner = i};
   if (IsAhead(i, moment)) {
     taken.cost.delayed_bytes = lifetimes_.Bytes(i);
   } else if (lifetimes_.IsIdleAt(i, moment)) {
@@ -160,8 +160,8 @@ Taken OneWayPlacer::ExtentOf(std::uint32_t i, std::int64_t moment) const {
 // The result is disjoint and sorted by offset. It has all extents above the returned floor.
 std::int64_t OneWayPlacer::CollectBelowCeiling(std::uint32_t i, std::int64_t moment,
                                                std::size_t count,
-                                               std::vector<Taken>& extents) const {
-  std::vector<Taken> placed;
+                                               std::vector<OccupiedExtent>& extents) const {
+  std::vector<OccupiedExtent> placed;
   auto next = placed_.lower_bound(lifetimes_.Ceiling(i));
   while (next != placed_.begin() && placed.size() < count) {
     placed.push_back(ExtentOf((--next)->second, moment));
@@ -176,10 +176,10 @@ std::int64_t OneWayPlacer::CollectBelowCeiling(std::uint32_t i, std::int64_t mom
     while (place != fixed_.crossing.end() && !IsInTheWay(place->owner, i)) ++place;
     return place != fixed_.crossing.end() && place->begin < lifetimes_.Ceiling(i);
   };
-  for (Taken extent : placed) {
+  for (OccupiedExtent extent : placed) {
     while (next_in_the_way() && place->begin < extent.end) {
       if (extent.begin < place->begin) {
-        Taken below = extent;
+        OccupiedExtent below = extent;
         below.end = place->begin;
         extents.push_back(below);
       }
@@ -204,7 +204,7 @@ std::int64_t OneWayPlacer::CollectBelowCeiling(std::uint32_t i, std::int64_t mom
 std::int64_t OneWayPlacer::ClearFor(std::uint32_t i, std::int64_t moment) {
   // A few extents from the top nearly always hold a window. If they do not, look at more.
   for (std::size_t count = kFirstExtents;; count *= 4) {
-    std::vector<Taken> extents;
+    std::vector<OccupiedExtent> extents;
     const std::int64_t floor = CollectBelowCeiling(i, moment, count, extents);
     work_ += static_cast<std::int64_t>(extents.size());
     const WindowChoice choice =
@@ -227,10 +227,10 @@ void OneWayPlacer::Clear(std::uint32_t i, std::int64_t moment) {
   }
   if (!forwards()) {
     // The tail keeps its place at the later moments.
-    AddToMeet(lifetimes_.SplitAt(i, moment, Lifetimes::Keep::kTail));
+    AddToMeet(lifetimes_.SplitAt(i, moment, Lifetimes::KeptPart::kTail));
     return;
   }
-  AddToMeet(lifetimes_.SplitAt(i, moment, Lifetimes::Keep::kHead));
+  AddToMeet(lifetimes_.SplitAt(i, moment, Lifetimes::KeptPart::kHead));
   // The head may now end before the tightest moment; then it was never alive there.
   if (lifetimes_[i].end <= tightest_) left_over_->push_back(i);
 }

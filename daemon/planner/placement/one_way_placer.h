@@ -67,8 +67,8 @@ class OneWayPlacer {
   void Remove(std::uint32_t i);
   std::int64_t ClearFor(std::uint32_t i, std::int64_t moment);
   std::int64_t CollectBelowCeiling(std::uint32_t i, std::int64_t moment, std::size_t count,
-                                   std::vector<Taken>& extents) const;
-  Taken ExtentOf(std::uint32_t i, std::int64_t moment) const;
+                                   std::vector<OccupiedExtent>& extents) const;
+  OccupiedExtent ExtentOf(std::uint32_t i, std::int64_t moment) const;
   void Clear(std::uint32_t i, std::int64_t moment);
 
   const Direction direction_;

@@ -5,11 +5,11 @@
 namespace geminid::planner {
 
 FarthestFirst::FarthestFirst(const Problem& problem, const std::vector<std::int64_t>& free_bytes,
-                             const std::vector<std::uint8_t>& takes_part, Grain grain)
+                             const std::vector<std::uint8_t>& takes_part, EvictionUnit unit)
     : problem_(problem),
       free_bytes_(free_bytes),
       takes_part_(takes_part),
-      grain_(grain),
+      unit_(unit),
       starting_(static_cast<std::size_t>(problem.num_moments)),
       ending_(static_cast<std::size_t>(problem.num_moments)),
       held_bytes_(problem.gaps.size(), 0),
@@ -53,7 +53,7 @@ void FarthestFirst::Shrink(std::int64_t free_bytes) {
     const std::uint32_t g = by_end_.top().second;
     const std::int64_t missing = occupied_bytes_ - free_bytes;
     const std::int64_t given =
-        grain_ == Grain::kBytes ? std::min(held_bytes_[g], missing) : held_bytes_[g];
+        unit_ == EvictionUnit::kBytes ? std::min(held_bytes_[g], missing) : held_bytes_[g];
     held_bytes_[g] -= given;
     occupied_bytes_ -= given;
     if (held_bytes_[g] == 0) by_end_.pop();

@@ -22,12 +22,12 @@ namespace geminid::planner {
 // O(G log G) per iteration for G gaps. The gap number decides ties.
 class FarthestFirst {
  public:
-  enum class Grain { kWhole, kBytes };
+  enum class EvictionUnit { kWhole, kBytes };
 
   // `takes_part` says per gap whether the gap competes; gaps without value must not. All arguments
   // are held by reference and must outlive this object.
   FarthestFirst(const Problem& problem, const std::vector<std::int64_t>& free_bytes,
-                const std::vector<std::uint8_t>& takes_part, Grain grain);
+                const std::vector<std::uint8_t>& takes_part, EvictionUnit unit);
 
   void RunIteration();
 
@@ -54,7 +54,7 @@ class FarthestFirst {
   const Problem& problem_;
   const std::vector<std::int64_t>& free_bytes_;
   const std::vector<std::uint8_t>& takes_part_;
-  const Grain grain_;
+  const EvictionUnit unit_;
   std::vector<std::vector<std::uint32_t>> starting_;  // gaps by first interior moment
   std::vector<std::vector<std::uint32_t>> ending_;    // gaps by last interior moment
   std::vector<std::uint32_t> without_interior_;

@@ -76,7 +76,7 @@ std::vector<std::int64_t> FreeBytesForGaps(const Problem& problem, std::int64_t 
 
 Retention ChooseRetention(const Problem& problem, const std::vector<std::int64_t>& free_bytes) {
   const Retention takes_part = RetainAll(problem);
-  FarthestFirst eviction(problem, free_bytes, takes_part, FarthestFirst::Grain::kWhole);
+  FarthestFirst eviction(problem, free_bytes, takes_part, FarthestFirst::EvictionUnit::kWhole);
   Retention retained(problem.gaps.size());
   if (problem.cyclic) {
     retained = RetainCyclic(problem, eviction);

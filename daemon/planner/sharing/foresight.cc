@@ -8,37 +8,37 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-std::vector<double> SecondsOf(const Contest& contest) {
+std::vector<double> SecondsOf(const SharingProblem& problem) {
   std::vector<double> seconds;
-  for (const Contender& job : contest.jobs) seconds.push_back(job.seconds);
+  for (const Competitor& job : problem.jobs) seconds.push_back(job.seconds);
   return seconds;
 }
 
 // The jobs keep their rows, and waiting jobs get the remaining room.
-Choice Keep(const Contest& contest) {
-  Contest kept = contest;
-  for (Contender& job : kept.jobs) job.pinned = job.now != kWaits;
-  return Choose(kept, Rule{Rule::Kind::kMarginal, 1}, SecondsOf(contest), Pins::kHold);
+RowChoice Keep(const SharingProblem& problem) {
+  SharingProblem kept = problem;
+  for (Competitor& job : kept.jobs) job.pinned = job.now != kWaits;
+  return Choose(kept, Rule{Rule::Kind::kMarginal, 1}, SecondsOf(problem), PinRule::kHold);
 }
 
 // Whether the jobs' present rows fit beside the least rows of waiting jobs.
-bool CanKeep(const Contest& contest) {
-  Choice choice;
-  for (const Contender& job : contest.jobs) {
+bool CanKeep(const SharingProblem& problem) {
+  RowChoice choice;
+  for (const Competitor& job : problem.jobs) {
     choice.push_back(job.now == kWaits ? job.least : job.now);
   }
-  return Fits(contest.Used(choice), contest.room);
+  return Fits(problem.Used(choice), problem.room);
 }
 
 }  // namespace
 
-Future Foresee(const Contest& contest, const Choice& first, const Rule& rule) {
-  const std::size_t count = contest.jobs.size();
-  std::vector<double> left = SecondsOf(contest);
+Future Foresee(const SharingProblem& problem, const RowChoice& first, const Rule& rule) {
+  const std::size_t count = problem.jobs.size();
+  std::vector<double> left = SecondsOf(problem);
   std::vector<double> pause(count);
-  Choice has(count);
-  for (std::size_t j = 0; j < count; ++j) has[j] = contest.jobs[j].now;
-  Choice next = first;
+  RowChoice has(count);
+  for (std::size_t j = 0; j < count; ++j) has[j] = problem.jobs[j].now;
+  RowChoice next = first;
   Future future;
   double now = 0;
   for (std::size_t ended = 0; ended < count;) {
@@ -46,8 +46,8 @@ Future Foresee(const Contest& contest, const Choice& first, const Rule& rule) {
     std::size_t first_to_end = count;
     for (std::size_t j = 0; j < count; ++j) {
       if (left[j] <= 0) continue;
-      if (next[j] != has[j] && has[j] != kWaits) pause[j] = contest.move_seconds;
-      const double rate = contest.jobs[j].rows[next[j]].rate;
+      if (next[j] != has[j] && has[j] != kWaits) pause[j] = problem.move_seconds;
+      const double rate = problem.jobs[j].rows[next[j]].rate;
       const double end = rate > 0 ? pause[j] + left[j] / rate : kNever;
       if (end < until) {
         until = end;
@@ -61,7 +61,7 @@ Future Foresee(const Contest& contest, const Choice& first, const Rule& rule) {
       if (left[j] <= 0) continue;
       const double worked = std::max(until - pause[j], 0.0);
       pause[j] = std::max(pause[j] - until, 0.0);
-      left[j] -= worked * contest.jobs[j].rows[has[j]].rate;
+      left[j] -= worked * problem.jobs[j].rows[has[j]].rate;
       // A job with less than a nanosecond of work left ends at the same time.
       if (j != first_to_end && left[j] > 1e-9) continue;
       left[j] = 0;
@@ -70,19 +70,19 @@ Future Foresee(const Contest& contest, const Choice& first, const Rule& rule) {
       future.mean_end += now / static_cast<double>(count);
       future.last_end = now;
     }
-    if (ended < count) next = Choose(contest, rule, left, Pins::kPassed);
+    if (ended < count) next = Choose(problem, rule, left, PinRule::kPassed);
   }
   return future;
 }
 
-Choice ChooseByForesight(const Contest& contest, double least_gain) {
-  const std::vector<double> seconds = SecondsOf(contest);
-  std::vector<Choice> choices;
+RowChoice ChooseByForesight(const SharingProblem& problem, double least_gain) {
+  const std::vector<double> seconds = SecondsOf(problem);
+  std::vector<RowChoice> choices;
   std::vector<Future> futures;
   Future best = {kNever, kNever};
   for (const Rule& rule : kRules) {
-    choices.push_back(Choose(contest, rule, seconds, Pins::kHold));
-    futures.push_back(Foresee(contest, choices.back(), rule));
+    choices.push_back(Choose(problem, rule, seconds, PinRule::kHold));
+    futures.push_back(Foresee(problem, choices.back(), rule));
     best.last_end = std::min(best.last_end, futures.back().last_end);
     best.mean_end = std::min(best.mean_end, futures.back().mean_end);
   }
@@ -93,9 +93,9 @@ Choice ChooseByForesight(const Contest& contest, double least_gain) {
   for (std::size_t r = 1; r < choices.size(); ++r) {
     if (worse(futures[r]) < worse(futures[chosen]) - 1e-12) chosen = r;
   }
-  if (!CanKeep(contest)) return choices[chosen];
-  const Choice kept = Keep(contest);
-  const Future future = Foresee(contest, kept, kRules[chosen]);
+  if (!CanKeep(problem)) return choices[chosen];
+  const RowChoice kept = Keep(problem);
+  const Future future = Foresee(problem, kept, kRules[chosen]);
   const double gain =
       (future.last_end / futures[chosen].last_end + future.mean_end / futures[chosen].mean_end) /
           2 -

@@ -3,8 +3,8 @@
 #ifndef GEMINID_DAEMON_PLANNER_SHARING_FORESIGHT_H_
 #define GEMINID_DAEMON_PLANNER_SHARING_FORESIGHT_H_
 
-#include "daemon/planner/sharing/contest.h"
 #include "daemon/planner/sharing/rules.h"
+#include "daemon/planner/sharing/sharing_problem.h"
 
 namespace geminid::planner {
 
@@ -15,13 +15,13 @@ struct Future {
 
 // The contenders have `first` until a job ends, and then rows by `rule` after each end. Jobs that
 // arrive later are unknown.
-Future Foresee(const Contest& contest, const Choice& first, const Rule& rule);
+Future Foresee(const SharingProblem& problem, const RowChoice& first, const Rule& rule);
 
 // Predicts the future of each rule. A future is as good as the worse of its two ends, each relative
 // to the best that any rule reaches. Returns the rows of the rule with the best future. If the
 // jobs' present rows fit, that future must be better by `least_gain`. Otherwise the jobs keep their
 // rows, and waiting jobs get the remaining room.
-Choice ChooseByForesight(const Contest& contest, double least_gain);
+RowChoice ChooseByForesight(const SharingProblem& problem, double least_gain);
 
 }  // namespace geminid::planner
 

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
-#include "daemon/planner/sharing/contest.h"
+#include "daemon/planner/sharing/sharing_problem.h"
 
 namespace geminid::planner {
 namespace {
 
 // The first pending move that fits, or none.
 std::optional<std::size_t> FindFitting(std::span<const SharingJob> jobs,
-                                       const std::vector<Move>& pending, const Amounts& free) {
+                                       const std::vector<Move>& pending,
+                                       const ResourceAmounts& free) {
   for (std::size_t i = 0; i < pending.size(); ++i) {
     const SharingJob& job = jobs[pending[i].job];
     if (Fits(AmountsOf(job, pending[i].to), Plus(free, AmountsOf(job, pending[i].from)))) return i;
@@ -33,7 +34,7 @@ std::optional<std::size_t> FindVictim(std::span<const SharingJob> jobs,
 
 std::optional<std::vector<Move>> OrderMoves(const Share& node, std::span<const SharingJob> jobs,
                                             std::span<const std::optional<std::size_t>> rows) {
-  Amounts free = node.amounts();
+  ResourceAmounts free = node.amounts();
   std::vector<Move> pending;
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     free = Minus(free, AmountsOf(jobs[j], jobs[j].row));

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "base/counted.h"
-#include "daemon/planner/sharing/contest.h"
+#include "daemon/planner/sharing/sharing_problem.h"
 
 namespace geminid::planner {
 namespace {
@@ -44,7 +44,7 @@ std::string Join(const std::vector<std::string>& names) {
 
 // The jobs at one instant, in the scheduler's form.
 struct NodeSharing::Look {
-  Amounts room{};
+  ResourceAmounts room{};
   std::span<const NodeJob> jobs;
   std::vector<SharingJob> sharing;  // by job
   std::vector<std::string> fixed;   // why the job is fixed; empty: it is not
@@ -55,14 +55,14 @@ struct NodeSharing::Look {
     return sharing[j].rows[*RowOfNow(jobs[j], sharing[j].rows)];
   }
   bool Waits(std::size_t j) const { return jobs[j].ranks == 0; }
-  Amounts Held() const {
-    Amounts held{};
+  ResourceAmounts Held() const {
+    ResourceAmounts held{};
     for (const SharingJob& job : sharing) held = Plus(held, AmountsOf(job, job.row));
     return held;
   }
   // Widens the room to hold the guaranteed rows of all jobs, which exist whatever the report says.
   void Widen(const Share& least) {
-    const Amounts amounts = least.amounts();
+    const ResourceAmounts amounts = least.amounts();
     for (std::size_t k = 0; k < kResources; ++k) room[k] = std::max(room[k], amounts[k]);
   }
   // Gives smaller rows to jobs until all fit: the lowest priority first, and then the job with the
@@ -138,7 +138,7 @@ std::optional<RanksRequest> NodeSharing::Next(const Share& room, std::span<const
 
 bool NodeSharing::StillFits(const RanksRequest& request, const Share& room,
                             std::span<const NodeJob> jobs) const {
-  Amounts used{}, others{};
+  ResourceAmounts used{}, others{};
   bool is_there = false;
   for (const NodeJob& job : jobs) {
     if (job.ranks == 0) continue;
@@ -156,7 +156,7 @@ bool NodeSharing::StillFits(const RanksRequest& request, const Share& room,
   // their end.
   for (const NodeJob& job : jobs) {
     if (job.ranks > 0) continue;
-    const Amounts waits_for = UsableRows(job).front().share.amounts();
+    const ResourceAmounts waits_for = UsableRows(job).front().share.amounts();
     if (!Fits(Plus(others, waits_for), room.amounts())) continue;
     others = Plus(others, waits_for);
     used = Plus(used, waits_for);
@@ -312,7 +312,7 @@ std::string NodeSharing::WhyStays(const Look& look, const SharingDecision& decis
   if (best->goodput <= has.goodput) return "no other number of ranks learns faster";
   const std::string would = absl::StrCat(Ranks(best->share.ranks), " would learn ",
                                          Faster(best->goodput / has.goodput - 1));
-  Amounts with = best->share.amounts();
+  ResourceAmounts with = best->share.amounts();
   std::vector<std::string> others;
   for (std::size_t o = 0; o < look.jobs.size(); ++o) {
     if (o == j || !decision.rows[o]) continue;

@@ -11,35 +11,35 @@ namespace {
 // Rows in the process of choice, and the room that they leave.
 class Draft {
  public:
-  Draft(const Contest& contest, const std::vector<double>& seconds, Pins pins)
-      : contest_(contest), seconds_(seconds), pins_(pins), choice_(contest.jobs.size(), kWaits) {
+  Draft(const SharingProblem& problem, const std::vector<double>& seconds, PinRule pins)
+      : problem_(problem), seconds_(seconds), pins_(pins), choice_(problem.jobs.size(), kWaits) {
     for (std::size_t j = 0; j < choice_.size(); ++j) {
-      if (has_work(j)) choice_[j] = IsPinned(j) ? contest.jobs[j].now : contest.jobs[j].least;
+      if (has_work(j)) choice_[j] = IsPinned(j) ? problem.jobs[j].now : problem.jobs[j].least;
     }
-    free_ = Minus(contest.room, contest.Used(choice_));
+    free_ = Minus(problem.room, problem.Used(choice_));
   }
 
   bool has_work(std::size_t job) const { return seconds_[job] > 0; }
-  const Contender::Row& RowOf(std::size_t job) const {
-    return contest_.jobs[job].rows[choice_[job]];
+  const Competitor::Row& RowOf(std::size_t job) const {
+    return problem_.jobs[job].rows[choice_[job]];
   }
   // Whether the job could have the row instead of its own.
   bool May(std::size_t job, std::size_t row) const {
-    return Fits(contest_.jobs[job].rows[row].amounts, Plus(free_, RowOf(job).amounts));
+    return Fits(problem_.jobs[job].rows[row].amounts, Plus(free_, RowOf(job).amounts));
   }
   void Take(std::size_t job, std::size_t row) {
-    free_ = Minus(Plus(free_, RowOf(job).amounts), contest_.jobs[job].rows[row].amounts);
+    free_ = Minus(Plus(free_, RowOf(job).amounts), problem_.jobs[job].rows[row].amounts);
     choice_[job] = row;
   }
   // The fractions of the room that the row takes beyond the job's present row, summed over
   // resources.
   double Cost(std::size_t job, std::size_t row) const {
-    const Amounts& has = RowOf(job).amounts;
-    const Amounts& wants = contest_.jobs[job].rows[row].amounts;
+    const ResourceAmounts& has = RowOf(job).amounts;
+    const ResourceAmounts& wants = problem_.jobs[job].rows[row].amounts;
     double cost = 0;
     for (std::size_t k = 0; k < kResources; ++k) {
       if (wants[k] <= has[k]) continue;
-      cost += static_cast<double>(wants[k] - has[k]) / static_cast<double>(contest_.room[k]);
+      cost += static_cast<double>(wants[k] - has[k]) / static_cast<double>(problem_.room[k]);
     }
     return cost;
   }
@@ -53,7 +53,7 @@ class Draft {
   template <typename Worth>
   void Improve(std::size_t job, const Worth& worth, Step* best) const {
     if (IsPinned(job)) return;
-    const Contender& contender = contest_.jobs[job];
+    const Competitor& contender = problem_.jobs[job];
     const double rate = RowOf(job).rate;
     for (std::size_t row = 1; row < contender.rows.size(); ++row) {
       const double more = contender.rows[row].rate - rate;
@@ -62,29 +62,31 @@ class Draft {
       if (value > best->worth) *best = {job, row, value};
     }
   }
-  const Choice& choice() const { return choice_; }
+  const RowChoice& choice() const { return choice_; }
 
  private:
-  bool IsPinned(std::size_t job) const { return pins_ == Pins::kHold && contest_.jobs[job].pinned; }
+  bool IsPinned(std::size_t job) const {
+    return pins_ == PinRule::kHold && problem_.jobs[job].pinned;
+  }
 
-  const Contest& contest_;
+  const SharingProblem& problem_;
   const std::vector<double>& seconds_;
-  const Pins pins_;
-  Choice choice_;
-  Amounts free_{};
+  const PinRule pins_;
+  RowChoice choice_;
+  ResourceAmounts free_{};
 };
 
 constexpr double kFree = 1e-9;  // the cost of a row that takes nothing
 
-void ChooseMarginal(const Contest& contest, double preference, const std::vector<double>& seconds,
-                    Draft* draft) {
+void ChooseMarginal(const SharingProblem& problem, double preference,
+                    const std::vector<double>& seconds, Draft* draft) {
   std::vector<double> weights(seconds.size());
   for (std::size_t j = 0; j < seconds.size(); ++j) {
     if (seconds[j] > 0) weights[j] = std::pow(seconds[j], -preference);
   }
   while (true) {
     Draft::Step best;
-    for (std::size_t j = 0; j < contest.jobs.size(); ++j) {
+    for (std::size_t j = 0; j < problem.jobs.size(); ++j) {
       if (!draft->has_work(j)) continue;
       draft->Improve(
           j,
@@ -146,12 +148,12 @@ std::vector<std::size_t> OrderBy(std::size_t count, const Key& key) {
 
 }  // namespace
 
-Choice Choose(const Contest& contest, const Rule& rule, const std::vector<double>& seconds,
-              Pins pins) {
-  Draft draft(contest, seconds, pins);
+RowChoice Choose(const SharingProblem& problem, const Rule& rule,
+                 const std::vector<double>& seconds, PinRule pins) {
+  Draft draft(problem, seconds, pins);
   switch (rule.kind) {
     case Rule::Kind::kMarginal:
-      ChooseMarginal(contest, rule.preference, seconds, &draft);
+      ChooseMarginal(problem, rule.preference, seconds, &draft);
       break;
     case Rule::Kind::kBalanced:
       ChooseBalanced(seconds, &draft);
@@ -160,7 +162,7 @@ Choice Choose(const Contest& contest, const Rule& rule, const std::vector<double
       ChooseInOrder(OrderBy(seconds.size(), [&](std::size_t j) { return seconds[j]; }), &draft);
       break;
     case Rule::Kind::kOldest:
-      ChooseInOrder(OrderBy(seconds.size(), [&](std::size_t j) { return contest.jobs[j].came; }),
+      ChooseInOrder(OrderBy(seconds.size(), [&](std::size_t j) { return problem.jobs[j].came; }),
                     &draft);
       break;
   }

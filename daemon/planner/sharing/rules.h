@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "daemon/planner/sharing/contest.h"
+#include "daemon/planner/sharing/sharing_problem.h"
 
 namespace geminid::planner {
 
@@ -33,13 +33,13 @@ inline constexpr std::array kRules = {
 };
 
 // Whether pinned jobs keep their rows. kHold: now. kPassed: some time has passed, and they do not.
-enum class Pins { kHold, kPassed };
+enum class PinRule { kHold, kPassed };
 
-// Rows that fit the room of the contest together, with no job below its least row. `seconds` is
+// Rows that fit the room of the problem together, with no job below its least row. `seconds` is
 // each job's remaining work at its best rate; a job without work waits. Pinned rows and the least
 // rows of the other jobs must fit.
-Choice Choose(const Contest& contest, const Rule& rule, const std::vector<double>& seconds,
-              Pins pins);
+RowChoice Choose(const SharingProblem& problem, const Rule& rule,
+                 const std::vector<double>& seconds, PinRule pins);
 
 }  // namespace geminid::planner
 

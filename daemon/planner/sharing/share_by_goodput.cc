@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "daemon/planner/sharing/contest.h"
 #include "daemon/planner/sharing/foresight.h"
+#include "daemon/planner/sharing/sharing_problem.h"
 
 namespace geminid::planner {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::array<const char*, kResources> kNames = {"bytes of device memory"
 constexpr double kMostSeconds = 30 * 24 * 3600;
 
 // The largest fraction of any resource that the amounts take.
-double Dominant(const Amounts& amounts, const Amounts& node) {
+double Dominant(const ResourceAmounts& amounts, const ResourceAmounts& node) {
   double most = 0;
   for (std::size_t k = 0; k < kResources; ++k) {
     if (amounts[k] == 0) continue;
@@ -44,8 +44,8 @@ class Sharing {
         pinned_(jobs.size()) {}
 
   absl::Status Check() {
-    Amounts guaranteed{};
-    Amounts held{};
+    ResourceAmounts guaranteed{};
+    ResourceAmounts held{};
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
       GEMINID_RETURN_IF_ERROR(CheckRows(jobs_[j]));
       held = Plus(held, AmountsOf(j, jobs_[j].row));
@@ -95,9 +95,9 @@ class Sharing {
     std::vector<std::optional<std::size_t>> rows(jobs_.size());
     std::map<std::int32_t, std::vector<std::size_t>, std::greater<>> levels;
     for (std::size_t j = 0; j < jobs_.size(); ++j) levels[jobs_[j].priority].push_back(j);
-    Amounts given{};
+    ResourceAmounts given{};
     for (const auto& [priority, level] : levels) {
-      const Amounts below =
+      const ResourceAmounts below =
           Reserved([this, p = priority](std::size_t j) { return jobs_[j].priority < p; });
       DecideLevel(level, Minus(Minus(node_, given), below), &rows);
       for (const std::size_t j : level) given = Plus(given, AmountsOf(j, rows[j]));
@@ -117,7 +117,7 @@ class Sharing {
 
  private:
   bool HasGuarantee(std::size_t job) const { return jobs_[job].guarantee != Share{}; }
-  Amounts AmountsOf(std::size_t job, const std::optional<std::size_t>& row) const {
+  ResourceAmounts AmountsOf(std::size_t job, const std::optional<std::size_t>& row) const {
     return planner::AmountsOf(jobs_[job], row);
   }
   bool IsEligible(std::size_t job, std::size_t row) const {
@@ -159,8 +159,8 @@ class Sharing {
 
   // The amounts that jobs have in any case.
   template <typename Which>
-  Amounts Reserved(const Which& which) const {
-    Amounts amounts{};
+  ResourceAmounts Reserved(const Which& which) const {
+    ResourceAmounts amounts{};
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
       if (!which(j)) continue;
       amounts = Plus(amounts, AmountsOf(j, pinned_[j] ? jobs_[j].row : least_[j]));
@@ -169,9 +169,9 @@ class Sharing {
   }
 
   // Nothing: the job has no row that fits.
-  std::optional<Contender> ContenderOf(std::size_t j, const Amounts& room) const {
+  std::optional<Competitor> ContenderOf(std::size_t j, const ResourceAmounts& room) const {
     const SharingJob& job = jobs_[j];
-    Contender contender = {.rows = {{}}, .pinned = pinned_[j], .came = job.since};
+    Competitor contender = {.rows = {{}}, .pinned = pinned_[j], .came = job.since};
     double best = 0;
     for (std::size_t r = 0; r < job.rows.size(); ++r) {
       if (!IsEligible(j, r) || !Fits(AmountsOf(j, r), room)) continue;
@@ -181,31 +181,31 @@ class Sharing {
       contender.rows.push_back({AmountsOf(j, r), job.rows[r].goodput, r});
     }
     if (best == 0) return std::nullopt;
-    for (Contender::Row& row : contender.rows) row.rate /= best;
+    for (Competitor::Row& row : contender.rows) row.rate /= best;
     contender.seconds = job.remaining ? std::clamp(*job.remaining / best, 1e-6, kMostSeconds)
                                       : settings_.unknown_seconds;
     return contender;
   }
 
-  void DecideLevel(const std::vector<std::size_t>& level, const Amounts& room,
+  void DecideLevel(const std::vector<std::size_t>& level, const ResourceAmounts& room,
                    std::vector<std::optional<std::size_t>>* rows) const {
-    Contest contest = {.jobs = {}, .room = room, .move_seconds = settings_.move_seconds};
+    SharingProblem problem = {.jobs = {}, .room = room, .move_seconds = settings_.move_seconds};
     std::vector<std::size_t> places;
     for (const std::size_t j : level) {
-      std::optional<Contender> contender = ContenderOf(j, room);
+      std::optional<Competitor> contender = ContenderOf(j, room);
       if (!contender) continue;
-      contest.jobs.push_back(*std::move(contender));
+      problem.jobs.push_back(*std::move(contender));
       places.push_back(j);
     }
-    if (contest.jobs.empty()) return;
-    const Choice choice = ChooseByForesight(contest, settings_.least_gain);
+    if (problem.jobs.empty()) return;
+    const RowChoice choice = ChooseByForesight(problem, settings_.least_gain);
     for (std::size_t i = 0; i < places.size(); ++i) {
       if (choice[i] == kWaits) continue;
-      (*rows)[places[i]] = contest.jobs[i].rows[choice[i]].index;
+      (*rows)[places[i]] = problem.jobs[i].rows[choice[i]].index;
     }
   }
 
-  const Amounts node_;
+  const ResourceAmounts node_;
   const std::span<const SharingJob> jobs_;
   const SharingSettings& settings_;
   const double now_;

@@ -83,7 +83,7 @@ void SessionRpc::AddTo(std::vector<RpcMethod>* methods) {
 
 absl::Status SessionRpc::CreateArena(const Caller& caller, const v1::CreateArenaRequest& request,
                                      v1::CreateArenaResponse* response) {
-  absl::StatusOr<Hub::ArenaMade> made =
+  absl::StatusOr<SessionHub::CreatedArena> made =
       hub_->CreateArena(caller.session, request.bytes(), request.again());
   if (!made.ok()) return made.status();
   response->set_bytes(made->bytes);
@@ -100,13 +100,13 @@ absl::Status SessionRpc::Admit(const Caller& caller, const v1::AdmitRequest& req
         request.ranks(), " ranks; at most ", shm::kNameBytes - 1, ", ", kMaxWeight, " and ",
         kMaxWorldSize, " are allowed"));
   }
-  const core::RankAsk ask = {.ranks = request.ranks(),
-                             .priority = request.priority(),
-                             .device_bytes = request.device_bytes(),
-                             .host_bytes = std::min(request.host_bytes(), kMaxHostAsk),
-                             .preemptible = request.preemptible(),
-                             .may_wait = request.may_wait()};
-  const absl::StatusOr<core::JobStanding> standing =
+  const core::RankRequest ask = {.ranks = request.ranks(),
+                                 .priority = request.priority(),
+                                 .device_bytes = request.device_bytes(),
+                                 .host_bytes = std::min(request.host_bytes(), kMaxHostAsk),
+                                 .preemptible = request.preemptible(),
+                                 .may_wait = request.may_wait()};
+  const absl::StatusOr<core::JobStatus> standing =
       hub_->Admit(caller.session, request.run(), ask, std::max<uint32_t>(request.weight(), 1));
   if (!standing.ok()) return standing.status();
   response->set_admitted(standing->state == core::JobState::kRunning);
@@ -125,7 +125,7 @@ absl::Status SessionRpc::GetHostShare(const Caller& caller, v1::GetHostShareResp
 
 absl::Status SessionRpc::Detach(const Caller& caller) {
   const SessionPtr& session = caller.session;
-  Hub::Closed closed = hub_->Close(session, core::CloseReason::kDetached);
+  SessionHub::Closed closed = hub_->Close(session, core::CloseReason::kDetached);
   // Memory is destroyed here, so that it is free when the client gets the answer.
   hub_->Destroy(std::move(closed.garbage));
   if (!closed.now) return absl::OkStatus();  // two calls at once

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/service/calls/rpc_method.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/tenant_log.h"
 #include "geminid/v1/chunk.pb.h"
 #include "geminid/v1/plan.pb.h"
@@ -26,7 +26,7 @@ inline constexpr RpcBounds kPlanBounds = {.bytes = 16 << 20, .items = 500'000};
 class SessionRpc {
  public:
   // `on_detached` is called on the worker's thread after a session has ended.
-  SessionRpc(Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_detached)
+  SessionRpc(SessionHub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_detached)
       : hub_(hub), log_(log), on_detached_(std::move(on_detached)) {}
   void AddTo(std::vector<RpcMethod>* methods);
 
@@ -38,14 +38,14 @@ class SessionRpc {
   absl::Status GetHostShare(const Caller& caller, v1::GetHostShareResponse* response);
   absl::Status Detach(const Caller& caller);
 
-  Hub* const hub_;
+  SessionHub* const hub_;
   TenantLog* const log_;
   const std::function<void(shm::SessionId)> on_detached_;
 };
 
 class ChunkRpc {
  public:
-  explicit ChunkRpc(Hub* hub) : hub_(hub) {}
+  explicit ChunkRpc(SessionHub* hub) : hub_(hub) {}
   void AddTo(std::vector<RpcMethod>* methods);
 
  private:
@@ -53,19 +53,19 @@ class ChunkRpc {
                         v1::AllocateChunksResponse* response);
   absl::Status Free(const Caller& caller, const v1::FreeChunksRequest& request);
 
-  Hub* const hub_;
+  SessionHub* const hub_;
 };
 
 class PlanRpc {
  public:
-  explicit PlanRpc(Hub* hub) : hub_(hub) {}
+  explicit PlanRpc(SessionHub* hub) : hub_(hub) {}
   void AddTo(std::vector<RpcMethod>* methods);
 
  private:
   absl::Status MakePlan(const Caller& caller, const v1::MakePlanRequest& request,
                         v1::MakePlanResponse* response);
 
-  Hub* const hub_;
+  SessionHub* const hub_;
 };
 
 }  // namespace geminid::service

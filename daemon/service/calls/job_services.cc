@@ -107,7 +107,7 @@ absl::Status Answer(const planner::JobKey& job, const char* message, v1::ScaleRe
 }
 
 // The sessions whose clients are alive.
-ScaleRequests::Sessions AttachedIn(Hub* hub) {
+ScaleRequests::Sessions AttachedIn(SessionHub* hub) {
   return hub->Inspect([](const core::Engine&, const Sessions& sessions) {
     ScaleRequests::Sessions attached;
     for (const auto& [id, session] : sessions) {
@@ -120,7 +120,7 @@ ScaleRequests::Sessions AttachedIn(Hub* hub) {
 }
 
 // The process that started the session's process, as a pidfd; invalid: it is not known.
-base::UniqueFd LauncherOf(Hub* hub, uint64_t number) {
+base::UniqueFd LauncherOf(SessionHub* hub, uint64_t number) {
   const SessionPtr session = hub->Inspect([&](const core::Engine&, const Sessions& sessions) {
     const auto found = sessions.find(shm::SessionId{number});
     return found == sessions.end() ? SessionPtr() : found->second;
@@ -243,7 +243,7 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
                          v1::EndJobResponse* response) {
   const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
   if (!tenant.ok()) return tenant.status();
-  absl::StatusOr<Hub::EndedJob> ended =
+  absl::StatusOr<SessionHub::EndedJob> ended =
       hub_->EndJob(*tenant, request.job(), request.run(), request.now());
   const ScaleRequests::Job job = {*tenant, request.job()};
   const bool is_of_all_runs = request.run().empty();

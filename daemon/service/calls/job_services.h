@@ -11,7 +11,7 @@
 #include "daemon/service/calls/job_sharing.h"
 #include "daemon/service/calls/rpc_method.h"
 #include "daemon/service/calls/scale_requests.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/tenant_log.h"
 #include "geminid/v1/job.pb.h"
 
@@ -20,7 +20,7 @@ namespace geminid::service {
 class JobRpc {
  public:
   // `on_ended` is called on the worker's thread after a session has ended.
-  JobRpc(Hub* hub, TenantLog* log, const JobSharingOptions& sharing, JobCounts* counts,
+  JobRpc(SessionHub* hub, TenantLog* log, const JobSharingOptions& sharing, JobCounts* counts,
          std::function<void(shm::SessionId)> on_ended)
       : hub_(hub),
         log_(log),
@@ -52,7 +52,7 @@ class JobRpc {
   absl::Status OfferScale(const Caller& caller, const v1::OfferScaleRequest& request,
                           v1::OfferScaleResponse* response);
 
-  Hub* const hub_;
+  SessionHub* const hub_;
   TenantLog* const log_;
   const std::function<void(shm::SessionId)> on_ended_;
   JobCounts* const counts_;

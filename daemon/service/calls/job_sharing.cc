@@ -232,7 +232,7 @@ NodeView ViewOf(const core::Engine& engine, const std::vector<ScaleRequests::Sha
   return viewer.Take();
 }
 
-JobSharing::JobSharing(const JobSharingOptions& options, Hub* hub, ScaleRequests* requests,
+JobSharing::JobSharing(const JobSharingOptions& options, SessionHub* hub, ScaleRequests* requests,
                        TenantLog* log, SharingCounts* counts)
     : options_(options),
       hub_(hub),

@@ -16,7 +16,7 @@
 #include "daemon/core/engine/engine.h"
 #include "daemon/planner/sharing/node_sharing.h"
 #include "daemon/service/calls/scale_requests.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/tenant_log.h"
 #include "daemon/service/watch/vitals.h"
 #include "geminid/v1/job.pb.h"
@@ -45,8 +45,8 @@ NodeView ViewOf(const core::Engine& engine, const std::vector<ScaleRequests::Sha
 class JobSharing {
  public:
   // The pointers must outlive this object.
-  JobSharing(const JobSharingOptions& options, Hub* hub, ScaleRequests* requests, TenantLog* log,
-             SharingCounts* counts);
+  JobSharing(const JobSharingOptions& options, SessionHub* hub, ScaleRequests* requests,
+             TenantLog* log, SharingCounts* counts);
 
   // Call it after an offer of a job that has this many ranks and may be changed.
   void Step(const planner::JobKey& job, uint64_t ranks, const ScaleRequests::Sessions& attached,
@@ -86,7 +86,7 @@ class JobSharing {
   void End(bool done, const std::string& message, core::Time now);
 
   const JobSharingOptions options_;
-  Hub* const hub_;
+  SessionHub* const hub_;
   ScaleRequests* const requests_;
   TenantLog* const log_;
   SharingCounts* const counts_;

@@ -197,7 +197,7 @@ absl::Status AdminRpc::GetStatus(v1::Status* response) {
     to->set_in_use(fact.in_use);
     to->set_why_not(fact.why_not);
   }
-  if (facts_.vitals->survival.load() == Survival::kLost) {
+  if (facts_.vitals->survival.load() == SessionSurvival::kLost) {
     v1::MachineFact* to = response->add_facts();
     to->set_name("descriptor store");
     to->set_value("sessions end with the daemon");
@@ -291,7 +291,7 @@ absl::Status AdminRpc::ExplainChunk(const Caller& caller, const v1::ExplainChunk
 absl::Status AdminRpc::GetTrace(const Caller& caller, const v1::GetTraceRequest& request,
                                 v1::TraceFile* response) {
   const shm::SessionId id{request.session()};
-  std::shared_ptr<const KeptPlan> kept;  // is read without the hub's mutex
+  std::shared_ptr<const StoredPlan> kept;  // is read without the hub's mutex
   absl::Status status = hub_->Inspect([&](const core::Engine&,
                                           const Sessions& sessions) -> absl::Status {
     const ClientSession* session = Find(sessions, id);
@@ -299,13 +299,13 @@ absl::Status AdminRpc::GetTrace(const Caller& caller, const v1::GetTraceRequest&
       return absl::NotFoundError(absl::StrCat("there is no session ", request.session()));
     }
     if (absl::Status visible = CheckVisible(caller, *session); !visible.ok()) return visible;
-    if (session->kept_plan == nullptr) {
+    if (session->stored_plan == nullptr) {
       return absl::NotFoundError(absl::StrCat("session ", request.session(),
                                               " has no trace to give: no plan was made for it yet, "
                                               "or its trace has more than ",
                                               base::FormatBytes(kMaxKeptTraceBytes)));
     }
-    kept = session->kept_plan;
+    kept = session->stored_plan;
     const core::SessionSpec& spec = session->spec();
     response->set_description(
         absl::StrCat("job ", spec.job, ", rank ", spec.rank, " of ", spec.world_size));
@@ -316,7 +316,7 @@ absl::Status AdminRpc::GetTrace(const Caller& caller, const v1::GetTraceRequest&
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
-  GEMINID_ASSIGN_OR_RETURN(KeptPlan::Contents contents, kept->Read(id));
+  GEMINID_ASSIGN_OR_RETURN(StoredPlan::Contents contents, kept->Read(id));
   response->set_format_version(messages::kTraceFileVersion);
   *response->mutable_trace() = std::move(contents.trace);
   return absl::OkStatus();

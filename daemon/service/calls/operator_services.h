@@ -9,7 +9,7 @@
 
 #include "daemon/service/calls/rpc_method.h"
 #include "daemon/service/calls/settings_in_force.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/watch/vitals.h"
 #include "geminid/v1/admin.pb.h"
 #include "geminid/v1/config.pb.h"
@@ -30,18 +30,18 @@ struct DaemonFacts {
 
 class MemoryRpc {
  public:
-  explicit MemoryRpc(Hub* hub) : hub_(hub) {}
+  explicit MemoryRpc(SessionHub* hub) : hub_(hub) {}
   void AddTo(std::vector<RpcMethod>* methods);
 
  private:
   absl::Status GetLedger(v1::Ledger* response);
 
-  Hub* const hub_;
+  SessionHub* const hub_;
 };
 
 class AdminRpc {
  public:
-  AdminRpc(Hub* hub, DaemonFacts facts) : hub_(hub), facts_(std::move(facts)) {}
+  AdminRpc(SessionHub* hub, DaemonFacts facts) : hub_(hub), facts_(std::move(facts)) {}
   void AddTo(std::vector<RpcMethod>* methods);
 
  private:
@@ -56,7 +56,7 @@ class AdminRpc {
   absl::Status GetTrace(const Caller& caller, const v1::GetTraceRequest& request,
                         v1::TraceFile* response);
 
-  Hub* const hub_;
+  SessionHub* const hub_;
   const DaemonFacts facts_;
 };
 

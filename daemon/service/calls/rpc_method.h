@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/identity.h"
 
 namespace geminid::service {

@@ -89,7 +89,7 @@ void ScaleRequests::SetLauncher(uint64_t session, base::UniqueFd launcher) {
 }
 
 // A job that takes no requests is about to end, or nobody starts its ranks again.
-void ScaleRequests::NoteGone(uint64_t session, const Offered& offer) {
+void ScaleRequests::NoteGone(uint64_t session, const OfferedRun& offer) {
   const Launcher launcher = LauncherOf(session);
   if (launcher != nullptr && offer.why_not.empty()) gone_[{offer.tenant, offer.job}] = launcher;
 }
@@ -158,7 +158,7 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
   return offer.status();
 }
 
-absl::StatusOr<const std::pair<const uint64_t, ScaleRequests::Offered>*> ScaleRequests::Choose(
+absl::StatusOr<const std::pair<const uint64_t, ScaleRequests::OfferedRun>*> ScaleRequests::Choose(
     const std::string& tenant, const v1::ScaleJobRequest& wanted, const Sessions& attached) {
   const bool moves = !wanted.host().empty();
   if (wanted.ranks() < 1 && !moves) {
@@ -182,7 +182,7 @@ absl::StatusOr<const std::pair<const uint64_t, ScaleRequests::Offered>*> ScaleRe
     if (!again.ok()) return again;
     return absl::NotFoundError(absl::StrCat("there is no job ", wanted.job(), " of ", tenant));
   }
-  const std::pair<const uint64_t, Offered>* found = nullptr;
+  const std::pair<const uint64_t, OfferedRun>* found = nullptr;
   for (const auto& offer : offers_) {
     if (offer.second.tenant != tenant || offer.second.job != wanted.job()) continue;
     if (found != nullptr) {
@@ -202,7 +202,7 @@ absl::StatusOr<const std::pair<const uint64_t, ScaleRequests::Offered>*> ScaleRe
         moves ? "there" : absl::StrCat("with ", base::Counted(wanted.ranks(), "rank")),
         " instead"));
   }
-  const Offered& offered = found->second;
+  const OfferedRun& offered = found->second;
   if (!offered.why_not.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", wanted.job(), " cannot be ", moves ? "moved: " : "scaled: ", offered.why_not));
@@ -220,9 +220,9 @@ absl::StatusOr<const std::pair<const uint64_t, ScaleRequests::Offered>*> ScaleRe
 }
 
 v1::ScaleRequest ScaleRequests::Begin(const v1::ScaleJobRequest& wanted,
-                                      const std::pair<const uint64_t, Offered>& offer,
+                                      const std::pair<const uint64_t, OfferedRun>& offer,
                                       core::Time now, Asker asker) {
-  const Offered& offered = offer.second;
+  const OfferedRun& offered = offer.second;
   Request request;
   request.run = offered.run;
   request.session = offer.first;

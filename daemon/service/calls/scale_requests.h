@@ -91,7 +91,7 @@ class ScaleRequests {
   void Withdraw(uint64_t number, const std::string& why);
 
  private:
-  struct Offered {
+  struct OfferedRun {
     std::string tenant;
     std::string job;
     std::string run;
@@ -115,15 +115,15 @@ class ScaleRequests {
   };
 
   // Notes the launcher of a job whose first rank is gone.
-  void NoteGone(uint64_t session, const Offered& offer);
+  void NoteGone(uint64_t session, const OfferedRun& offer);
   absl::Status CheckStartsAgain(const Job& job, const Sessions& attached) const;
   bool Waits(const Request& request, core::Time now) const;
   // Returns the offer of the job that is to change.
-  absl::StatusOr<const std::pair<const uint64_t, Offered>*> Choose(
+  absl::StatusOr<const std::pair<const uint64_t, OfferedRun>*> Choose(
       const std::string& tenant, const v1::ScaleJobRequest& wanted, const Sessions& attached);
   // Notes a request to the job that has made this offer.
   v1::ScaleRequest Begin(const v1::ScaleJobRequest& wanted,
-                         const std::pair<const uint64_t, Offered>& offer, core::Time now,
+                         const std::pair<const uint64_t, OfferedRun>& offer, core::Time now,
                          Asker asker);
   // Counts the outcome if `state` is one.
   void Set(const std::string& state, const std::string& message, Request* request);
@@ -140,7 +140,7 @@ class ScaleRequests {
   std::mutex mutex_;
   // A random number at first, because ranks may still report on a request to an earlier daemon.
   uint64_t last_;
-  std::map<uint64_t, Offered> offers_;      // by session
+  std::map<uint64_t, OfferedRun> offers_;   // by session
   std::map<uint64_t, Launcher> launchers_;  // by session
   // By tenant and job: the launchers of jobs that took requests, and whose first rank is gone.
   std::map<std::pair<std::string, std::string>, Launcher> gone_;

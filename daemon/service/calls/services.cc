@@ -12,7 +12,7 @@ JobSharingOptions SharingOf(const config::Settings& settings) {
 
 }  // namespace
 
-Services::Services(const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
+Services::Services(const SettingsInForce* settings, const DaemonFacts& facts, SessionHub* hub,
                    TenantLog* log, const std::function<void(shm::SessionId)>& on_detached)
     : session_(hub, log, on_detached),
       chunk_(hub),

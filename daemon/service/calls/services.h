@@ -10,7 +10,7 @@
 #include "daemon/service/calls/operator_services.h"
 #include "daemon/service/calls/rpc_method.h"
 #include "daemon/service/calls/settings_in_force.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/tenant_log.h"
 
 namespace geminid::service {
@@ -19,8 +19,8 @@ class Services {
  public:
   // The pointers must outlive the services. `on_detached` is called on a worker's thread after a
   // session has ended.
-  Services(const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub, TenantLog* log,
-           const std::function<void(shm::SessionId)>& on_detached);
+  Services(const SettingsInForce* settings, const DaemonFacts& facts, SessionHub* hub,
+           TenantLog* log, const std::function<void(shm::SessionId)>& on_detached);
   // The methods refer to these services, which must outlive the methods.
   void AddTo(std::vector<RpcMethod>* methods);
 

@@ -157,7 +157,7 @@ bool TenantCalls::MayPass(Gate* gate, core::Time now) {
 }
 
 // Logs that a call waits. The call itself is served later.
-void TenantCalls::TellThatOneWaits(const config::ShareKey& key, const std::string& what) {
+void TenantCalls::LogWaitingCall(const config::ShareKey& key, const std::string& what) {
   const absl::Status why = shared_->limits->Refuse(key, tenant(), what, "some wait; make fewer");
   const int64_t now = os::MonotonicNanoseconds();
   if (now < tell_again_at_) return;
@@ -187,9 +187,9 @@ grpc::ServerGenericBidiReactor* TenantCalls::Begin(grpc::GenericCallbackServerCo
     Admit(call);
   } else {
     gate->waiting.push_back(call);
-    TellThatOneWaits(gate->key,
-                     absl::StrCat("makes more than ", shared_->limits->Get(gate->key),
-                                  call->method().is_listing ? " listings" : " calls", " a second"));
+    LogWaitingCall(gate->key,
+                   absl::StrCat("makes more than ", shared_->limits->Get(gate->key),
+                                call->method().is_listing ? " listings" : " calls", " a second"));
   }
   return call;
 }
@@ -208,8 +208,8 @@ void TenantCalls::Admit(RpcCall* call) {
     AdmitLong(call);
   } else {
     without_place_.push_back(call);
-    TellThatOneWaits(config::kLongCalls,
-                     absl::StrCat("has ", places_taken_, " calls for memory and plans"));
+    LogWaitingCall(config::kLongCalls,
+                   absl::StrCat("has ", places_taken_, " calls for memory and plans"));
   }
 }
 

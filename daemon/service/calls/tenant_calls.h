@@ -36,7 +36,7 @@ inline constexpr int64_t kAnswerNanoseconds = 60'000'000'000;
 
 // State that all tenants share.
 struct CallShared {
-  Hub* hub = nullptr;
+  SessionHub* hub = nullptr;
   Limits* limits = nullptr;
   TenantLog* log = nullptr;
   metrics::CallTimes* times = nullptr;
@@ -81,7 +81,7 @@ class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
   void Admit(RpcCall* call);
   void AdmitLong(RpcCall* call);
   size_t MostLongCalls() const;
-  void TellThatOneWaits(const config::ShareKey& key, const std::string& what);
+  void LogWaitingCall(const config::ShareKey& key, const std::string& what);
 
   void Read(RpcCall* call);
   void OnCancelled(RpcCall* call);  // the call will not continue by itself any more

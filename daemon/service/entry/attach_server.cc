@@ -21,8 +21,8 @@ constexpr int kBacklog = 4096;  // as many as the kernel allows by default (soma
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Create(
-    const std::string& path, mode_t mode, base::UniqueFd handed_over, os::EventLoop* loop, Hub* hub,
-    TenantLog* log, const Clients* clients, OnAttached on_attached) {
+    const std::string& path, mode_t mode, base::UniqueFd handed_over, os::EventLoop* loop,
+    SessionHub* hub, TenantLog* log, const Clients* clients, OnAttached on_attached) {
   absl::StatusOr<base::UniqueFd> listener =
       handed_over.valid() ? os::AdoptListener(std::move(handed_over), SOCK_SEQPACKET, path)
                           : os::ListenSeqpacket(path, mode, kBacklog);
@@ -171,7 +171,7 @@ void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello,
                {"pid", absl::StrCat(spec->pid)},
                {"client", spec->client}});
   // A client that could not be told has gone, or will be seen going by the event loop.
-  if (!sent.ok()) (*session)->Wake(Sleeper::End::kAll);
+  if (!sent.ok()) (*session)->Wake(SleepingClient::End::kAll);
 }
 
 void AttachServer::Expire(int64_t now_nanoseconds) {

@@ -16,7 +16,7 @@
 #include "daemon/os/acceptor.h"
 #include "daemon/os/event_loop.h"
 #include "daemon/os/unix_socket.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/flood_guard.h"
 #include "daemon/service/tenants/identity.h"
 #include "daemon/service/tenants/tenant_log.h"
@@ -39,8 +39,8 @@ class AttachServer {
   // Listens at `path`: with `listener` or, if that is invalid, with a new one, for which the path
   // must be free. Everything pointed to must outlive the server.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Create(
-      const std::string& path, mode_t mode, base::UniqueFd listener, os::EventLoop* loop, Hub* hub,
-      TenantLog* log, const Clients* clients, OnAttached on_attached);
+      const std::string& path, mode_t mode, base::UniqueFd listener, os::EventLoop* loop,
+      SessionHub* hub, TenantLog* log, const Clients* clients, OnAttached on_attached);
   ~AttachServer();
 
   // Closes handshakes that took too long, and accepts again after the descriptors had run out.
@@ -58,7 +58,7 @@ class AttachServer {
   };
   using Handshakes = std::map<uint64_t, Handshake>;
 
-  AttachServer(os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
+  AttachServer(os::EventLoop* loop, SessionHub* hub, TenantLog* log, const Clients* clients,
                OnAttached on_attached)
       : loop_(loop),
         hub_(hub),
@@ -78,7 +78,7 @@ class AttachServer {
   void Refuse(const base::UniqueFd& connection, const std::string& tenant, const absl::Status& why);
 
   os::EventLoop* const loop_;
-  Hub* const hub_;
+  SessionHub* const hub_;
   TenantLog* const log_;
   const Clients* const clients_;
   const OnAttached on_attached_;

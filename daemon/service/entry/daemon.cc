@@ -22,8 +22,8 @@ namespace geminid::service {
 namespace {
 
 // The machine's memory; none for sparse arenas, which take no memory.
-config::MachineMemory MemoryOf(memory::Backing backing) {
-  if (backing == memory::Backing::kSparse) return {};
+config::MachineMemory MemoryOf(memory::PageBacking backing) {
+  if (backing == memory::PageBacking::kSparse) return {};
   return {.total_bytes = base::TotalMemoryBytes(), .available_bytes = base::AvailableMemoryBytes()};
 }
 
@@ -68,7 +68,7 @@ absl::Status Daemon::Open(const std::vector<gpus::NodeDevice>& devices) {
 
 // The hub, with the sessions that an earlier daemon left, watched.
 absl::Status Daemon::OpenHub(const std::vector<gpus::NodeDevice>& devices) {
-  GEMINID_ASSIGN_OR_RETURN(HubOptions options,
+  GEMINID_ASSIGN_OR_RETURN(SessionHubOptions options,
                            HubOptionsOf(settings_, devices, *options_.numa, files_.epoch()));
   gpus_ =
       std::make_unique<gpus::Gpus>(gpus::Gpus::Options{.program = options_.agent_program,
@@ -80,7 +80,7 @@ absl::Status Daemon::OpenHub(const std::vector<gpus::NodeDevice>& devices) {
   options.arena_backing = options_.arena_backing;
   options.limits = &tenancy_.limits;
   options.store = store_ == nullptr ? nullptr : store_->get();
-  GEMINID_ASSIGN_OR_RETURN(hub_, Hub::Create(options, &shortage));
+  GEMINID_ASSIGN_OR_RETURN(hub_, SessionHub::Create(options, &shortage));
   sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get(), &tenancy_.log);
   for (const SessionPtr& session : hub_->AllSessions()) {
     if (session->ended()) continue;
@@ -175,7 +175,7 @@ bool Daemon::SessionsGoOn() const {
   return hub_ == nullptr || !hub_->AllSessions().empty();
 }
 
-void Daemon::TellAll(shm::Phase phase, Sleeper::End end) {
+void Daemon::TellAll(shm::Phase phase, SleepingClient::End end) {
   if (hub_ == nullptr) return;
   for (const SessionPtr& session : hub_->AllSessions()) hub_->Tell(session, phase, end);
 }
@@ -187,12 +187,12 @@ void Daemon::Close() {
   const bool sessions_go_on = SessionsGoOn();
   if (hub_ != nullptr && !sessions_go_on) {
     hub_->CancelPopulating();
-    TellAll(shm::Phase::kDraining, Sleeper::End::kNothing);
+    TellAll(shm::Phase::kDraining, SleepingClient::End::kNothing);
   }
   const bool had_control = servers_ != nullptr && servers_->has_control();
   const bool calls_ended = servers_ == nullptr || servers_->Stop();
   sessions_.reset();
-  if (!sessions_go_on) TellAll(shm::Phase::kGone, Sleeper::End::kAll);
+  if (!sessions_go_on) TellAll(shm::Phase::kGone, SleepingClient::End::kAll);
   if (store_ != nullptr && !sessions_go_on) store_->get()->Finish();
   files_.Release({.control = had_control,
                   .holder = store_ != nullptr && !sessions_go_on,

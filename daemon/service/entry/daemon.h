@@ -2,7 +2,7 @@
 //
 //   SocketFiles    the folder of the sockets, and the lock that keeps other daemons out
 //   WatchedStore   the descriptor store, where the next daemon finds the sessions
-//   Hub            the sessions; SessionLoop: their place in the event loop
+//   SessionHub            the sessions; SessionLoop: their place in the event loop
 //   Servers        what clients and people connect to
 //   StopSigns      signals, the terminal and the parent, which end the daemon
 //   Reloader       reads the settings again
@@ -26,7 +26,7 @@
 #include "daemon/service/entry/stop_signs.h"
 #include "daemon/service/entry/watchdog.h"
 #include "daemon/service/entry/watched_store.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/sessions/session_loop.h"
 #include "daemon/service/tenants/tenancy.h"
 #include "daemon/service/watch/vitals.h"
@@ -57,7 +57,7 @@ class Daemon {
   // Values that its threads publish for health checks and metrics.
   const Vitals& vitals() const { return vitals_; }
   // For tests of state that no service shows.
-  Hub& hub() { return *hub_; }
+  SessionHub& hub() { return *hub_; }
 
  private:
   enum class Stage {
@@ -75,7 +75,7 @@ class Daemon {
   bool Finished() const;
   void Reload();
   bool SessionsGoOn() const;
-  void TellAll(shm::Phase phase, Sleeper::End end);
+  void TellAll(shm::Phase phase, SleepingClient::End end);
   void Close();
 
   const config::Settings settings_;  // those of its start
@@ -89,7 +89,7 @@ class Daemon {
   std::unique_ptr<os::EventLoop> loop_;
   std::unique_ptr<gpus::Gpus> gpus_;
   std::unique_ptr<WatchedStore> store_;  // null: sessions end with the daemon
-  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<SessionHub> hub_;
   std::unique_ptr<SessionLoop> sessions_;
   Reloader reloader_;
   std::unique_ptr<Servers> servers_;

@@ -35,7 +35,7 @@ struct DaemonOptions {
   // The machine's NUMA nodes; must outlive the daemon.
   const os::Numa* numa = &os::SystemNuma();
   // Identifies clients; empty: as the settings say.
-  Identify identify;
+  IdentifyPeer identify;
   // The path of geminid-agent; empty: beside this program.
   std::string agent_program;
   agent::SupervisionOptions agent_supervision{};
@@ -47,7 +47,7 @@ struct DaemonOptions {
   // socket's lock is held. Empty: sessions end with the daemon.
   std::function<absl::StatusOr<std::unique_ptr<holder::DescriptorStore>>()> open_store;
   // For tests: sparse arenas may be larger than the machine's memory, which then limits nothing.
-  memory::Backing arena_backing = memory::Backing::kPopulated;
+  memory::PageBacking arena_backing = memory::PageBacking::kPopulated;
 };
 
 }  // namespace geminid::service

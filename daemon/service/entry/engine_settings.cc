@@ -54,10 +54,10 @@ bool IsFromMachine(const config::Settings& settings, const char* key) {
 
 }  // namespace
 
-absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings,
-                                        const std::vector<gpus::NodeDevice>& devices,
-                                        const os::Numa& numa, uint64_t daemon_epoch) {
-  HubOptions options;
+absl::StatusOr<SessionHubOptions> HubOptionsOf(const config::Settings& settings,
+                                               const std::vector<gpus::NodeDevice>& devices,
+                                               const os::Numa& numa, uint64_t daemon_epoch) {
+  SessionHubOptions options;
   options.machine = os::ReadMachine(numa);
   options.numa = &numa;
   options.huge_pages = settings.huge_pages;

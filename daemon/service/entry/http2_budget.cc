@@ -44,7 +44,7 @@ int64_t Http2Budget::NanosecondsLeft(core::Rate calls, core::Time now) const {
                    frames_.NanosecondsLeft(Times(calls, kFramesPerCall), now)});
 }
 
-bool Http2Budget::OwesNothing(core::Rate calls, core::Time now) const {
+bool Http2Budget::IsUnused(core::Rate calls, core::Time now) const {
   return streams_.Owed(Times(calls, kStreamsPerCall), now) == 0 &&
          resets_.Owed(kResets, now) == 0 && frames_.Owed(Times(calls, kFramesPerCall), now) == 0;
 }

@@ -37,7 +37,7 @@ class Http2Budget {
   // The time until the tenant's connections may be read again; 0: now.
   int64_t NanosecondsLeft(core::Rate calls, core::Time now) const;
   // Whether it is like a new one.
-  bool OwesNothing(core::Rate calls, core::Time now) const;
+  bool IsUnused(core::Rate calls, core::Time now) const;
 
  private:
   Debt streams_;

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 
 namespace geminid::service {
 namespace {
@@ -122,7 +122,7 @@ core::Rate Http2Gate::Calls() const {
 std::shared_ptr<Http2Budget> Http2Gate::BudgetOf(const std::string& name) {
   if (budgets_.size() >= forget_at_) {
     std::erase_if(budgets_, [calls = Calls(), now = Now()](const auto& entry) {
-      return entry.second.use_count() == 1 && entry.second->OwesNothing(calls, now);
+      return entry.second.use_count() == 1 && entry.second->IsUnused(calls, now);
     });
     // Amortized: at least as many new budgets come before the next scan of all.
     forget_at_ = std::max<size_t>(64, 2 * budgets_.size());
@@ -132,23 +132,23 @@ std::shared_ptr<Http2Budget> Http2Gate::BudgetOf(const std::string& name) {
   return budget;
 }
 
-Http2Gate::Moved Http2Gate::MoveToClient(Connection* connection) {
+Http2Gate::RelayResult Http2Gate::MoveToClient(Connection* connection) {
   std::array<char, kGateBytes> buffer;
   bool some = !connection->to_client.empty();
-  if (!Flush(connection->client, &connection->to_client)) return Moved::kEnded;
+  if (!Flush(connection->client, &connection->to_client)) return RelayResult::kEnded;
   if (connection->to_client.empty()) {
     unread_.erase(connection->id);
     const ssize_t got = ReadSome(connection->server, buffer);
-    if (got == 0) return Moved::kEnded;
-    if (got < 0) return some ? Moved::kSome : Moved::kNothing;
+    if (got == 0) return RelayResult::kEnded;
+    if (got < 0) return some ? RelayResult::kSome : RelayResult::kNothing;
     const std::span<const char> bytes = std::span(buffer).first(static_cast<size_t>(got));
-    if (!Pass(connection->client, bytes, &connection->to_client)) return Moved::kEnded;
+    if (!Pass(connection->client, bytes, &connection->to_client)) return RelayResult::kEnded;
     some = true;
   }
-  if (connection->to_client.empty()) return Moved::kSome;
+  if (connection->to_client.empty()) return RelayResult::kSome;
   // The time runs from the first byte that the client did not take.
   unread_.try_emplace(connection->id, os::MonotonicNanoseconds() + kUnreadNanoseconds);
-  return Moved::kNothing;
+  return RelayResult::kNothing;
 }
 
 bool Http2Gate::IsDelayed(Connection* connection) {
@@ -159,11 +159,11 @@ bool Http2Gate::IsDelayed(Connection* connection) {
   }
   // All connections of the tenant look again, because the first of them may use up the budget.
   later_[connection->id] = os::MonotonicNanoseconds() + std::min(left, kLookNanoseconds);
-  TellThatItWaits(*connection);
+  LogDelay(*connection);
   return true;
 }
 
-void Http2Gate::TellThatItWaits(const Connection& connection) {
+void Http2Gate::LogDelay(const Connection& connection) {
   limits_->Count(config::kCallRate.key, connection.tenant);
   const int64_t now = os::MonotonicNanoseconds();
   if (now < tell_again_at_) return;
@@ -173,15 +173,15 @@ void Http2Gate::TellThatItWaits(const Connection& connection) {
                {"error", "it begins, resets or asks for more than its calls take"}});
 }
 
-Http2Gate::Moved Http2Gate::MoveToServer(Connection* connection) {
+Http2Gate::RelayResult Http2Gate::MoveToServer(Connection* connection) {
   std::array<char, kGateBytes> buffer;
-  if (!Flush(connection->server, &connection->to_server)) return Moved::kEnded;
+  if (!Flush(connection->server, &connection->to_server)) return RelayResult::kEnded;
   if (!connection->to_server.empty() || !connection->to_client.empty() || IsDelayed(connection)) {
-    return Moved::kNothing;
+    return RelayResult::kNothing;
   }
   const ssize_t got = ReadSome(connection->client, buffer);
-  if (got == 0) return Moved::kEnded;
-  if (got < 0) return Moved::kNothing;
+  if (got == 0) return RelayResult::kEnded;
+  if (got < 0) return RelayResult::kNothing;
   const std::span<const char> bytes = std::span(buffer).first(static_cast<size_t>(got));
   Http2Cost cost;
   absl::Status good = connection->inspector.Look(bytes, &cost);
@@ -193,9 +193,10 @@ Http2Gate::Moved Http2Gate::MoveToServer(Connection* connection) {
   if (!good.ok()) {
     log_->Write(connection->tenant, os::LogLevel::kWarning, "connection closed",
                 {{"tenant", connection->tenant}, {"error", std::string(good.message())}});
-    return Moved::kEnded;
+    return RelayResult::kEnded;
   }
-  return Pass(connection->server, bytes, &connection->to_server) ? Moved::kSome : Moved::kEnded;
+  return Pass(connection->server, bytes, &connection->to_server) ? RelayResult::kSome
+                                                                 : RelayResult::kEnded;
 }
 
 void Http2Gate::Pump(uint64_t id) {
@@ -204,10 +205,11 @@ void Http2Gate::Pump(uint64_t id) {
   Connection* const connection = found->second.get();
   again_.erase(id);
   for (int i = 0; i < kMovesPerTurn; ++i) {
-    const Moved out = MoveToClient(connection);
-    const Moved in = out == Moved::kEnded ? Moved::kEnded : MoveToServer(connection);
-    if (in == Moved::kEnded) return Close(id);
-    if (out == Moved::kNothing && in == Moved::kNothing) return;
+    const RelayResult out = MoveToClient(connection);
+    const RelayResult in =
+        out == RelayResult::kEnded ? RelayResult::kEnded : MoveToServer(connection);
+    if (in == RelayResult::kEnded) return Close(id);
+    if (out == RelayResult::kNothing && in == RelayResult::kNothing) return;
   }
   again_.insert(id);
 }

@@ -58,14 +58,14 @@ class Http2Gate {
 
  private:
   struct Connection;
-  enum class Moved { kNothing, kSome, kEnded };
+  enum class RelayResult { kNothing, kSome, kEnded };
 
   void Pump(uint64_t id);
-  Moved MoveToClient(Connection* connection);
-  Moved MoveToServer(Connection* connection);
+  RelayResult MoveToClient(Connection* connection);
+  RelayResult MoveToServer(Connection* connection);
   // Whether the connection must wait, because its tenant's budget is used up.
   bool IsDelayed(Connection* connection);
-  void TellThatItWaits(const Connection& connection);
+  void LogDelay(const Connection& connection);
   void Close(uint64_t id);
   std::shared_ptr<Http2Budget> BudgetOf(const std::string& name);
   core::Rate Calls() const;

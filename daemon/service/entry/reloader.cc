@@ -16,7 +16,7 @@ namespace geminid::service {
 
 double WallSeconds() { return absl::ToDoubleSeconds(base::WallClockNow() - absl::UnixEpoch()); }
 
-void Reloader::Begin(Hub* hub, gpus::Gpus* gpus) {
+void Reloader::Begin(SessionHub* hub, gpus::Gpus* gpus) {
   hub_ = hub;
   gpus_ = gpus;
   vitals_->last_good_reload_seconds.store(WallSeconds());

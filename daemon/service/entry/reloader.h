@@ -12,7 +12,7 @@
 #include "daemon/config/settings.h"
 #include "daemon/gpus/gpus.h"
 #include "daemon/service/calls/settings_in_force.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/limits.h"
 #include "daemon/service/watch/vitals.h"
 
@@ -31,7 +31,7 @@ class Reloader {
       : in_force_(settings), read_(std::move(read)), limits_(limits), vitals_(vitals) {}
 
   // The settings of the start are in force. Both arguments must outlive it.
-  void Begin(Hub* hub, gpus::Gpus* gpus);
+  void Begin(SessionHub* hub, gpus::Gpus* gpus);
   // To be called after Begin. An error is logged, and then all settings stay as they were.
   void Reload();
 
@@ -50,7 +50,7 @@ class Reloader {
   const ReadSettings read_;
   Limits* const limits_;
   Vitals* const vitals_;
-  Hub* hub_ = nullptr;
+  SessionHub* hub_ = nullptr;
   gpus::Gpus* gpus_ = nullptr;
 };
 

@@ -128,7 +128,7 @@ class RpcServer::Tenant : public grpc::CallbackGenericService {
 };
 
 RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop,
-                     Hub* hub, TenantLog* log, const Clients* clients,
+                     SessionHub* hub, TenantLog* log, const Clients* clients,
                      std::function<void(shm::SessionId)> on_detached)
     : services_(settings, facts, hub, log, std::move(on_detached)),
       loop_(loop),
@@ -145,7 +145,7 @@ RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, 
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     const SettingsInForce* settings, const DaemonFacts& facts, base::UniqueFd handed_over,
-    os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
+    os::EventLoop* loop, SessionHub* hub, TenantLog* log, const Clients* clients,
     std::function<void(shm::SessionId)> on_detached) {
   QuietLibraries();
   GEMINID_RETURN_IF_ERROR(PrepareGrpc());

@@ -25,7 +25,7 @@
 #include "daemon/service/calls/services.h"
 #include "daemon/service/calls/tenant_calls.h"
 #include "daemon/service/entry/http2_gate.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/flood_guard.h"
 #include "daemon/service/tenants/identity.h"
 #include "daemon/service/tenants/tenant_log.h"
@@ -39,7 +39,7 @@ class RpcServer {
   // the path must be free. Everything pointed to must outlive the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const SettingsInForce* settings, const DaemonFacts& facts, base::UniqueFd listener,
-      os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
+      os::EventLoop* loop, SessionHub* hub, TenantLog* log, const Clients* clients,
       std::function<void(shm::SessionId)> on_detached);
   ~RpcServer();
 
@@ -60,7 +60,7 @@ class RpcServer {
   class Tenant;
 
   RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop,
-            Hub* hub, TenantLog* log, const Clients* clients,
+            SessionHub* hub, TenantLog* log, const Clients* clients,
             std::function<void(shm::SessionId)> on_detached);
   void AddMethods();
   void AddHealth();

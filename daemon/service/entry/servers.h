@@ -14,7 +14,7 @@
 #include "daemon/service/entry/entrance.h"
 #include "daemon/service/entry/rpc_server.h"
 #include "daemon/service/entry/socket_files.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/sessions/session_loop.h"
 #include "daemon/service/tenants/tenancy.h"
 #include "daemon/service/watch/observer.h"
@@ -29,7 +29,7 @@ class Servers {
     const SettingsInForce* in_force = nullptr;
     os::EventLoop* loop = nullptr;  // the sessions'
     SessionLoop* sessions = nullptr;
-    Hub* hub = nullptr;
+    SessionHub* hub = nullptr;
     Tenancy* tenancy = nullptr;
     Vitals* vitals = nullptr;
   };

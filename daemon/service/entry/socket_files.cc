@@ -43,7 +43,7 @@ absl::Status MakeFolder(const std::string& socket) {
 }
 
 void WarnOfSharedFolder(const std::string& socket) {
-  const std::string why = base::WhoElseMayReplace(socket, std::array{::geteuid()});
+  const std::string why = base::DescribeOtherOwners(socket, std::array{::geteuid()});
   if (why.empty()) return;
   os::Log(os::LogLevel::kWarning,
           "other users can replace this daemon's sockets, and read what its clients send",

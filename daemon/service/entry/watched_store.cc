@@ -36,7 +36,7 @@ WatchedStore::WatchedStore(std::unique_ptr<holder::DescriptorStore> store, os::E
       clock_(std::move(clock)),
       begun_(clock_()) {
   const bool stores = dynamic_cast<const holder::NoStore*>(store_.get()) == nullptr;
-  vitals_->survival.store(stores ? Survival::kAssured : Survival::kLost);
+  vitals_->survival.store(stores ? SessionSurvival::kAssured : SessionSurvival::kLost);
 }
 
 void WatchedStore::Watch(std::function<void()> refill) {
@@ -54,7 +54,7 @@ void WatchedStore::WatchAgain() {
 void WatchedStore::OnEnd() {
   loop_->Unwatch(watch_);
   if (vitals_->stopping.load()) return;
-  vitals_->survival.store(Survival::kLost);
+  vitals_->survival.store(SessionSurvival::kLost);
   const int64_t now = clock_();
   ends_ = now - begun_ >= kLongLife ? 1 : ends_ + 1;
   failures_ = 0;
@@ -87,7 +87,7 @@ void WatchedStore::Renew() {
   due_.reset();
   failures_ = 0;
   begun_ = now;
-  vitals_->survival.store(Survival::kAssured);
+  vitals_->survival.store(SessionSurvival::kAssured);
   os::Log(os::LogLevel::kWarning, "another geminid-holder keeps the sessions for the next daemon");
   WatchAgain();
   refill_();

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 #include "daemon/service/sessions/token.h"
 
 namespace geminid::service {
@@ -52,8 +52,8 @@ absl::StatusOr<SessionPtr> Attachments::Store(SessionPtr session) {
   // Its client died. What was stored is this client's alone, except for the commit segment. That
   // has the same name for every client of the session, and a replacement may use it already.
   const bool is_kept = now == session;
-  for (const auto& [name, fd] : session->Keepsakes()) {
-    const bool is_commit = name == KeepsakeName(session->id(), kKeptCommit);
+  for (const auto& [name, fd] : session->DescriptorsToStore()) {
+    const bool is_commit = name == DescriptorName(session->id(), kKeptCommit);
     if (!is_kept && !(is_commit && now != nullptr)) store_->Remove(name);
   }
   return absl::AbortedError("the session was ended while it began");

@@ -12,7 +12,7 @@
 #include "daemon/service/sessions/replacements.h"
 #include "daemon/service/sessions/session_store.h"
 #include "daemon/service/sessions/session_table.h"
-#include "daemon/service/tenants/in_flight.h"
+#include "daemon/service/tenants/descriptors_in_flight.h"
 
 namespace geminid::service {
 
@@ -20,8 +20,8 @@ namespace geminid::service {
 class Attachments {
  public:
   // All arguments must outlive it. `gpus` may be null: then no device is a GPU.
-  Attachments(gpus::Gpus* gpus, InFlight* in_flight, SessionTable* table, SessionStore* store,
-              SessionPlans* plans, SessionEnds* ends, Reclaimer* reclaimer)
+  Attachments(gpus::Gpus* gpus, DescriptorsInFlight* in_flight, SessionTable* table,
+              SessionStore* store, SessionPlans* plans, SessionEnds* ends, Reclaimer* reclaimer)
       : gpus_(gpus),
         in_flight_(in_flight),
         table_(table),
@@ -29,7 +29,7 @@ class Attachments {
         reclaimer_(reclaimer),
         replacements_(in_flight, plans, ends) {}
 
-  // See Hub for each.
+  // See SessionHub for each.
   absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer,
                                   base::UniqueFd socket);
   void SetWelcomed(const SessionPtr& session);
@@ -47,7 +47,7 @@ class Attachments {
   absl::StatusOr<SessionPtr> Store(SessionPtr session);
 
   gpus::Gpus* const gpus_;
-  InFlight* const in_flight_;
+  DescriptorsInFlight* const in_flight_;
   SessionTable* const table_;
   SessionStore* const store_;
   Reclaimer* const reclaimer_;

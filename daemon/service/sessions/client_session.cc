@@ -10,14 +10,14 @@
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 
 namespace geminid::service {
 
 absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
     shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
     const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
-    InFlight* in_flight, base::UniqueFd commit) {
+    DescriptorsInFlight* in_flight, base::UniqueFd commit) {
   absl::StatusOr<memory::SessionSegments> segments =
       memory::SessionSegments::Create(id, daemon_epoch, std::move(commit));
   if (!segments.ok()) return segments.status();
@@ -40,7 +40,7 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
 
 absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Adopt(
     const core::SessionFacts& facts, uint64_t daemon_epoch, const core::DeviceDescription& device,
-    Keepsakes::OfSession* kept, InFlight* in_flight) {
+    InheritedDescriptors::OfSession* kept, DescriptorsInFlight* in_flight) {
   const auto fd = [kept](const char* kind) -> base::UniqueFd& { return kept->kinds.at(kind); };
   GEMINID_ASSIGN_OR_RETURN(os::Peer peer, os::PeerOf(fd(kKeptSocket)));
   GEMINID_ASSIGN_OR_RETURN(
@@ -63,16 +63,16 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Adopt(
   return session;
 }
 
-std::vector<std::pair<std::string, int>> ClientSession::Keepsakes() const {
+std::vector<std::pair<std::string, int>> ClientSession::DescriptorsToStore() const {
   const auto named = [this](const char* what, const base::UniqueFd& fd) {
-    return std::pair(KeepsakeName(id_, what, which_client), fd.get());
+    return std::pair(DescriptorName(id_, what, which_client), fd.get());
   };
   std::vector<std::pair<std::string, int>> kept = {
       named(kKeptState, segments_.writable_state_fd()), named(kKeptClient, segments_.client_fd()),
       named(kKeptCommit, segments_.commit_fd()),        named(kKeptDaemonEvent, daemon_event_),
       named(kKeptClientEvent, client_event_.ours),      named(kKeptSocket, *socket_)};
-  if (kept_plan != nullptr)
-    kept.emplace_back(PlanName(id_, kept_plan_number, which_client), kept_plan->fd().get());
+  if (stored_plan != nullptr)
+    kept.emplace_back(PlanName(id_, stored_plan_number, which_client), stored_plan->fd().get());
   // The books last: without them the other descriptors belong to no session.
   kept.push_back(named(kKeptBooks, books_fd_));
   return kept;
@@ -82,7 +82,8 @@ ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,
                              const core::DeviceDescription& device, const Token& token,
                              os::Peer peer, base::UniqueFd socket, base::UniqueFd daemon_event,
                              os::WakeUp client_event, memory::SessionSegments segments,
-                             base::UniqueFd books_fd, base::Mapping books, InFlight* in_flight)
+                             base::UniqueFd books_fd, base::Mapping books,
+                             DescriptorsInFlight* in_flight)
     : id_(id),
       spec_(spec),
       device_(device),
@@ -170,7 +171,7 @@ absl::StatusOr<core::SessionBooks> MakeBooks(const ClientSession& session, core:
   return core::SessionBooks::Create(session.books_memory(), facts);
 }
 
-void Tell(const SessionPtr& session, shm::Phase phase, Sleeper::End end, Waker* waker) {
+void Tell(const SessionPtr& session, shm::Phase phase, SleepingClient::End end, Waker* waker) {
   session->SetPhase(phase);
   waker->End(session, end);
 }

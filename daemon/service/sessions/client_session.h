@@ -22,12 +22,12 @@
 #include "daemon/memory/session_segments.h"
 #include "daemon/os/event.h"
 #include "daemon/os/unix_socket.h"
-#include "daemon/service/heritage/keepsakes.h"
-#include "daemon/service/sessions/kept_plan.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 #include "daemon/service/sessions/session_rings.h"
+#include "daemon/service/sessions/stored_plan.h"
 #include "daemon/service/sessions/token.h"
 #include "daemon/service/sessions/waker.h"
-#include "daemon/service/tenants/in_flight.h"
+#include "daemon/service/tenants/descriptors_in_flight.h"
 #include "proto/shm/batch_numbers.h"
 #include "proto/shm/disk_use.h"
 #include "proto/shm/session_layout.h"
@@ -51,21 +51,21 @@ struct PlanNumbers {
 
 // Shared: calls in progress and the event loop keep it alive after the session has ended. The mutex
 // of the SessionTable guards the members in the section below; the others never change.
-class ClientSession : public Sleeper, public std::enable_shared_from_this<ClientSession> {
+class ClientSession : public SleepingClient, public std::enable_shared_from_this<ClientSession> {
  public:
   // `socket` is the attach connection, `in_flight` outlives the session. Creates segments, both
   // events and the token. `commit`: the commit segment of the previous client, if there was one.
   static absl::StatusOr<std::shared_ptr<ClientSession>> Create(
       shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
       const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
-      InFlight* in_flight, base::UniqueFd commit = base::UniqueFd());
+      DescriptorsInFlight* in_flight, base::UniqueFd commit = base::UniqueFd());
   // Rebuilds an earlier daemon's session from the descriptors in `kept`, which has all kinds; its
   // client need not notice. On an error `kept` still has them all. RESOURCE_EXHAUSTED may pass.
   static absl::StatusOr<std::shared_ptr<ClientSession>> Adopt(const core::SessionFacts& facts,
                                                               uint64_t daemon_epoch,
                                                               const core::DeviceDescription& device,
-                                                              Keepsakes::OfSession* kept,
-                                                              InFlight* in_flight);
+                                                              InheritedDescriptors::OfSession* kept,
+                                                              DescriptorsInFlight* in_flight);
   ~ClientSession() override;
 
   shm::SessionId id() const { return id_; }
@@ -84,7 +84,7 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   // For core::SessionBooks. Zero when the session is new.
   std::span<std::byte> books_memory() const { return {books_.data(), books_.bytes()}; }
   // All descriptors that the next daemon needs, by their names in the store.
-  std::vector<std::pair<std::string, int>> Keepsakes() const;
+  std::vector<std::pair<std::string, int>> DescriptorsToStore() const;
 
   const std::string& tenant() const override { return spec_.tenant; }
   // Wakes the client, and ends its attach connection as `end` says, even if others have it open.
@@ -119,8 +119,9 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   std::map<shm::PoolId, memory::HostPool> pools;
   std::unique_ptr<memory::DeviceArena> arena;  // null: none
   PlanNumbers plan;
-  std::shared_ptr<const KeptPlan> kept_plan;  // null: there is none, or it is too large to store
-  uint64_t kept_plan_number = 0;              // in its name
+  std::shared_ptr<const StoredPlan>
+      stored_plan;                            // null: there is none, or it is too large to store
+  uint64_t stored_plan_number = 0;            // in its name
   uint64_t plans = 0;                         // the last number that was given
   uint64_t plan_bytes = 0;  // of the plan and of its stored copy, from the tenant's share
   // -----------------------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
                 const core::DeviceDescription& device, const Token& token, os::Peer peer,
                 base::UniqueFd socket, base::UniqueFd daemon_event, os::WakeUp client_event,
                 memory::SessionSegments segments, base::UniqueFd books_fd, base::Mapping books,
-                InFlight* in_flight);
+                DescriptorsInFlight* in_flight);
 
   const shm::SessionId id_;
   const core::SessionSpec spec_;
@@ -142,13 +143,13 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   const Token token_;
   const os::Peer peer_;
   const int64_t opened_nanoseconds_ = os::MonotonicNanoseconds();
-  const InFlight::Socket socket_;
+  const DescriptorsInFlight::Socket socket_;
   const base::UniqueFd daemon_event_;
   const os::WakeUp client_event_;
   const memory::SessionSegments segments_;
   const base::UniqueFd books_fd_;
   const base::Mapping books_;
-  InFlight* const in_flight_;
+  DescriptorsInFlight* const in_flight_;
   SessionRings rings_;
   bool ended_ = false;
 };
@@ -159,7 +160,7 @@ using SessionPtr = std::shared_ptr<ClientSession>;
 absl::StatusOr<core::SessionBooks> MakeBooks(const ClientSession& session, core::Time opened_at);
 
 // Tells the client its session's phase, and soon ends its connection as `end` says.
-void Tell(const SessionPtr& session, shm::Phase phase, Sleeper::End end, Waker* waker);
+void Tell(const SessionPtr& session, shm::Phase phase, SleepingClient::End end, Waker* waker);
 
 }  // namespace geminid::service
 

@@ -38,9 +38,9 @@ struct Garbage {
   std::vector<SessionPtr> sessions;  // references to release; the session may live on
   std::vector<SessionPtr> ended;     // sessions that have ended for good
   std::vector<core::ChargeId> charges;
-  std::vector<std::string> keepsakes;  // names in the descriptor store
+  std::vector<std::string> descriptor_names;  // names in the descriptor store
   bool empty() const {
-    return closing.empty() && keepsakes.empty() && pools.empty() && arenas.empty() &&
+    return closing.empty() && descriptor_names.empty() && pools.empty() && arenas.empty() &&
            sessions.empty() && ended.empty() && charges.empty();
   }
 };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "daemon/os/log.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 
 namespace geminid::service {
 namespace {
@@ -25,7 +25,7 @@ void Reclaimer::Collect(const SessionTable::Locked& locked, const core::Releases
     if (session == nullptr) continue;
     auto node = session->pools.extract(pool);
     if (!node.empty()) garbage->pools.push_back(std::move(node.mapped()));
-    garbage->keepsakes.push_back(PoolName(id, pool));
+    garbage->descriptor_names.push_back(PoolName(id, pool));
   }
   for (const shm::SessionId id : releases.arenas) {
     ClientSession* session = locked.Find(id);
@@ -37,17 +37,18 @@ void Reclaimer::Collect(const SessionTable::Locked& locked, const core::Releases
       arena.holder = base::UniqueFd(::fcntl(pidfd.get(), F_DUPFD_CLOEXEC, 0));
     }
     for (uint32_t i = 0; i < arena.memory->slabs().size(); ++i) {
-      garbage->keepsakes.push_back(SlabName(id, i));
+      garbage->descriptor_names.push_back(SlabName(id, i));
     }
     garbage->arenas.push_back(std::move(arena));
   }
   for (const shm::SessionId id : releases.sessions) {
     const auto found = locked.sessions().find(id);
     if (found == locked.sessions().end()) continue;
-    tally_->End(locked, id);
+    statistics_->End(locked, id);
     plans_->Forget(locked, found->second.get());
     garbage->ended.push_back(found->second);
-    for (const auto& [name, fd] : found->second->Keepsakes()) garbage->keepsakes.push_back(name);
+    for (const auto& [name, fd] : found->second->DescriptorsToStore())
+      garbage->descriptor_names.push_back(name);
     locked.sessions().erase(found);
   }
   garbage->charges.insert(garbage->charges.end(), releases.charges.begin(), releases.charges.end());
@@ -104,7 +105,7 @@ void Reclaimer::Destroy(Garbage garbage) {
                          [back](const absl::Status& status) { back->Came(status); });
   }
   if (revoked.ok()) {
-    for (const std::string& name : garbage.keepsakes) store_->Remove(name);
+    for (const std::string& name : garbage.descriptor_names) store_->Remove(name);
     garbage.pools.clear();
     garbage.arenas.clear();
     garbage.sessions.clear();

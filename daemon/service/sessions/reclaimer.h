@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "daemon/service/sessions/reaper.h"
 #include "daemon/service/sessions/session_plans.h"
+#include "daemon/service/sessions/session_statistics.h"
 #include "daemon/service/sessions/session_store.h"
 #include "daemon/service/sessions/session_table.h"
-#include "daemon/service/sessions/tally.h"
 
 namespace geminid::service {
 
@@ -21,11 +21,12 @@ namespace geminid::service {
 class Reclaimer {
  public:
   // All arguments must outlive it.
-  Reclaimer(SessionTable* table, SessionStore* store, SessionPlans* plans, Tally* tally)
+  Reclaimer(SessionTable* table, SessionStore* store, SessionPlans* plans,
+            SessionStatistics* statistics)
       : table_(table),
         store_(store),
         plans_(plans),
-        tally_(tally),
+        statistics_(statistics),
         reaper_([this](Garbage garbage) { Destroy(std::move(garbage)); }) {}
   // Starts the thread of DestroyLater. RESOURCE_EXHAUSTED when the system gives none.
   absl::Status Start() { return reaper_.Start(); }
@@ -50,7 +51,7 @@ class Reclaimer {
   SessionTable* const table_;
   SessionStore* const store_;
   SessionPlans* const plans_;
-  Tally* const tally_;
+  SessionStatistics* const statistics_;
   Reaper reaper_;  // last: its thread uses the others
 };
 

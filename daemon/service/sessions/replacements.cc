@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 
 namespace geminid::service {
 namespace {
@@ -68,9 +68,9 @@ absl::StatusOr<SessionPtr> Replacements::Reopen(const Locked& locked, shm::Sessi
   session->arena = std::move(old->arena);
   plans_->Forget(locked, old.get());
   session->which_client = old->which_client + 1;
-  const auto commit_name = KeepsakeName(id, kKeptCommit);
-  for (const auto& [name, fd] : old->Keepsakes()) {
-    if (name != commit_name) garbage->keepsakes.push_back(name);
+  const auto commit_name = DescriptorName(id, kKeptCommit);
+  for (const auto& [name, fd] : old->DescriptorsToStore()) {
+    if (name != commit_name) garbage->descriptor_names.push_back(name);
   }
   garbage->sessions.push_back(old);
   return session;

@@ -14,7 +14,7 @@
 #include "daemon/service/sessions/session_ends.h"
 #include "daemon/service/sessions/session_plans.h"
 #include "daemon/service/sessions/session_table.h"
-#include "daemon/service/tenants/in_flight.h"
+#include "daemon/service/tenants/descriptors_in_flight.h"
 
 namespace geminid::service {
 
@@ -23,7 +23,7 @@ class Replacements {
   using Locked = SessionTable::Locked;
 
   // All arguments must outlive it.
-  Replacements(InFlight* in_flight, SessionPlans* plans, SessionEnds* ends)
+  Replacements(DescriptorsInFlight* in_flight, SessionPlans* plans, SessionEnds* ends)
       : in_flight_(in_flight), plans_(plans), ends_(ends) {}
 
   // Closes the session of an earlier client of this rank and run, whose end nobody has noticed yet.
@@ -35,7 +35,7 @@ class Replacements {
                                     base::UniqueFd socket, Garbage* garbage);
 
  private:
-  InFlight* const in_flight_;
+  DescriptorsInFlight* const in_flight_;
   SessionPlans* const plans_;
   SessionEnds* const ends_;
 };

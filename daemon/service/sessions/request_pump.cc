@@ -38,18 +38,18 @@ void RequestPump::Push(const Locked& locked, const std::vector<core::Outgoing>& 
   }
 }
 
-void RequestPump::Wake(const ToWake& to_wake) {
+void RequestPump::Wake(const SessionsToWake& to_wake) {
   for (const SessionPtr& session : to_wake) waker_->Wake(session);
 }
 
 void RequestPump::Deliver(const Locked& locked, const std::vector<core::Outgoing>& out,
-                          ToWake* to_wake) {
+                          SessionsToWake* to_wake) {
   std::vector<ClientSession*> served;
   Push(locked, out, &served);
   for (ClientSession* session : served) AddIfAsleep(session, to_wake);
 }
 
-void RequestPump::FlushOthers(const Locked& locked, core::Time now, ToWake* to_wake) {
+void RequestPump::FlushOthers(const Locked& locked, core::Time now, SessionsToWake* to_wake) {
   if (unflushed_.empty() || now < flush_at_) return;
   const size_t flushed = std::erase_if(unflushed_, [&](shm::SessionId id) {
     ClientSession* session = locked.Find(id);
@@ -64,22 +64,23 @@ void RequestPump::FlushOthers(const Locked& locked, core::Time now, ToWake* to_w
   flush_at_ = now + flush_pause_;
 }
 
-Pumped RequestPump::Pump(const SessionPtr& session) {
-  ToWake to_wake;
-  Pumped pumped = Pumped::kEnded;
+PumpResult RequestPump::Pump(const SessionPtr& session) {
+  SessionsToWake to_wake;
+  PumpResult pumped = PumpResult::kEnded;
   {
-    const Locked locked = table_->LockForTheLoop();
+    const Locked locked = table_->LockForLoop();
     pumped = PumpLocked(locked, session.get(), &to_wake);
   }
   Wake(to_wake);
   return pumped;
 }
 
-Pumped RequestPump::PumpLocked(const Locked& locked, ClientSession* session, ToWake* to_wake) {
-  if (session->ended()) return Pumped::kEnded;
+PumpResult RequestPump::PumpLocked(const Locked& locked, ClientSession* session,
+                                   SessionsToWake* to_wake) {
+  if (session->ended()) return PumpResult::kEnded;
   if (!session->rings().FlushResponses()) {
     AddIfAsleep(session, to_wake);
-    return Pumped::kBlocked;
+    return PumpResult::kBlocked;
   }
   std::vector<ClientSession*> served;
   const core::Time now = Now();
@@ -88,9 +89,9 @@ Pumped RequestPump::PumpLocked(const Locked& locked, ClientSession* session, ToW
   for (int i = 0; i < kRequestsPerPump && !drained; ++i) {
     if (i > 0 && Now() - now > kLongestPump) break;
     shm::Request request;
-    const SessionRings::Popped popped = session->rings().PeekRequest(&request);
-    drained = popped != SessionRings::Popped::kEntry;
-    corrupt = popped == SessionRings::Popped::kCorrupt;
+    const SessionRings::PopResult popped = session->rings().PeekRequest(&request);
+    drained = popped != SessionRings::PopResult::kEntry;
+    corrupt = popped == SessionRings::PopResult::kCorrupt;
     if (drained) break;
     std::vector<core::Outgoing> out;
     locked.engine().HandleRequest(session->id(), request, now, &out);
@@ -99,18 +100,18 @@ Pumped RequestPump::PumpLocked(const Locked& locked, ClientSession* session, ToW
     session->rings().HasDone();
   }
   for (ClientSession* each : served) AddIfAsleep(each, to_wake);
-  if (corrupt) return Pumped::kCorrupt;
+  if (corrupt) return PumpResult::kCorrupt;
   unflushed_.erase(session->id());  // its own turns flush its responses
-  if (!drained) return Pumped::kMore;
-  if (!session->rings().FlushResponses()) return Pumped::kBlocked;
-  return session->TryArm() ? Pumped::kArmed : Pumped::kMore;
+  if (!drained) return PumpResult::kMore;
+  if (!session->rings().FlushResponses()) return PumpResult::kBlocked;
+  return session->TryArm() ? PumpResult::kArmed : PumpResult::kMore;
 }
 
 void RequestPump::Tick() {
   Garbage garbage;
-  ToWake to_wake;
+  SessionsToWake to_wake;
   {
-    const Locked locked = table_->LockForTheLoop();
+    const Locked locked = table_->LockForLoop();
     const core::Time now = Now();
     FlushOthers(locked, now, &to_wake);
     const std::optional<core::Time> due = locked.engine().NextTick();
@@ -126,7 +127,7 @@ void RequestPump::Tick() {
 }
 
 std::optional<int64_t> RequestPump::NextTick() {
-  const Locked locked = table_->LockForTheLoop();
+  const Locked locked = table_->LockForLoop();
   std::optional<core::Time> due = locked.engine().NextTick();
   if (!unflushed_.empty()) due = std::min(due.value_or(flush_at_), flush_at_);
   if (!due.has_value()) return std::nullopt;
@@ -134,7 +135,7 @@ std::optional<int64_t> RequestPump::NextTick() {
 }
 
 void RequestPump::ResumeAll(const std::vector<core::Outgoing>& out) {
-  ToWake to_wake;
+  SessionsToWake to_wake;
   {
     const Locked locked = table_->Lock();
     Deliver(locked, out, &to_wake);

@@ -15,7 +15,7 @@
 namespace geminid::service {
 
 // The result of a look at a session's ring.
-enum class Pumped {
+enum class PumpResult {
   kMore,     // stopped at its bound of work: call again soon
   kArmed,    // no request is left; the client will write the daemon's event
   kBlocked,  // the client does not read its responses: call again in a while
@@ -31,7 +31,7 @@ class RequestPump {
       : table_(table), waker_(waker), reclaimer_(reclaimer) {}
 
   // Carries out requests of the session: at most 64, and no further one after half a millisecond.
-  Pumped Pump(const SessionPtr& session);
+  PumpResult Pump(const SessionPtr& session);
   // Lets the engine do everything that has become due.
   void Tick();
   // When to call Tick next, in monotonic nanoseconds.
@@ -44,14 +44,15 @@ class RequestPump {
   using Locked = SessionTable::Locked;
   // Clients to wake once the mutex is free: a client can delay its wake-up, and that must not keep
   // others waiting.
-  using ToWake = std::vector<SessionPtr>;
+  using SessionsToWake = std::vector<SessionPtr>;
 
-  Pumped PumpLocked(const Locked& locked, ClientSession* session, ToWake* to_wake);
+  PumpResult PumpLocked(const Locked& locked, ClientSession* session, SessionsToWake* to_wake);
   void Push(const Locked& locked, const std::vector<core::Outgoing>& out,
             std::vector<ClientSession*>* served);
-  void Deliver(const Locked& locked, const std::vector<core::Outgoing>& out, ToWake* to_wake);
-  void FlushOthers(const Locked& locked, core::Time now, ToWake* to_wake);
-  void Wake(const ToWake& to_wake);  // without the mutex
+  void Deliver(const Locked& locked, const std::vector<core::Outgoing>& out,
+               SessionsToWake* to_wake);
+  void FlushOthers(const Locked& locked, core::Time now, SessionsToWake* to_wake);
+  void Wake(const SessionsToWake& to_wake);  // without the mutex
 
   SessionTable* const table_;
   Waker* const waker_;

@@ -21,7 +21,7 @@ struct Restorer::Memory {
   bool has_arena = false;  // the slabs are one
 
   // Takes slabs in order, up to the first that is not sound: a revoked slab has no bytes.
-  static Memory Take(Keepsakes::OfSession* kept) {
+  static Memory Take(InheritedDescriptors::OfSession* kept) {
     Memory memory;
     for (auto& [id, fd] : kept->pools) {
       absl::StatusOr<memory::HostPool> pool = memory::HostPool::Adopt(std::move(fd));
@@ -74,7 +74,7 @@ bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsAborted(status) || absl::IsInvalidArgument(status);
 }
 
-absl::Status Restorer::AdoptAll(std::map<shm::SessionId, Keepsakes::OfSession>* kept,
+absl::Status Restorer::AdoptAll(std::map<shm::SessionId, InheritedDescriptors::OfSession>* kept,
                                 Shortage* shortage) {
   for (auto& [id, session] : *kept) {
     absl::Status status = shortage->Outlast([&] { return Adopt(id, &session); });
@@ -107,13 +107,13 @@ void Restorer::RevokeAll() {
     for (const auto& [pool_id, pool] : session->pools) pool.Revoke().IgnoreError();
     if (session->arena != nullptr)
       session->arena->Revoke(base::UniqueFd(), [](const absl::Status&) {});
-    Tell(session, shm::Phase::kGone, Sleeper::End::kAll, waker_);
+    Tell(session, shm::Phase::kGone, SleepingClient::End::kAll, waker_);
   }
 }
 
 // Checks the kept descriptors, and returns the session's facts. Takes nothing from `kept`.
 absl::StatusOr<core::SessionFacts> Restorer::Check(shm::SessionId id,
-                                                   const Keepsakes::OfSession& kept) {
+                                                   const InheritedDescriptors::OfSession& kept) {
   for (const char* kind : {kKeptBooks, kKeptState, kKeptClient, kKeptCommit, kKeptDaemonEvent,
                            kKeptClientEvent, kKeptSocket}) {
     if (!kept.kinds.contains(kind)) {
@@ -145,7 +145,7 @@ void Restorer::GiveMemory(const Locked& locked, ClientSession* session, Memory m
       session->pools.emplace(pool_id, std::move(pool));
     } else {
       garbage_.pools.push_back(std::move(pool));
-      garbage_.keepsakes.push_back(PoolName(id, pool_id));
+      garbage_.descriptor_names.push_back(PoolName(id, pool_id));
     }
   }
   if (memory.has_arena) {
@@ -154,12 +154,12 @@ void Restorer::GiveMemory(const Locked& locked, ClientSession* session, Memory m
   }
   for (uint32_t i = 0; i < memory.slabs.size(); ++i) {
     garbage_.pools.push_back(std::move(memory.slabs[i]));
-    garbage_.keepsakes.push_back(SlabName(id, i));
+    garbage_.descriptor_names.push_back(SlabName(id, i));
   }
 }
 
 // On an error `kept` still has everything; or, of a damaged session, all that is not revoked.
-absl::Status Restorer::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
+absl::Status Restorer::Adopt(shm::SessionId id, InheritedDescriptors::OfSession* kept) {
   GEMINID_ASSIGN_OR_RETURN(const core::SessionFacts facts, Check(id, *kept));
   const Locked locked = table_->Lock();
   core::Engine& engine = locked.engine();
@@ -183,10 +183,10 @@ absl::Status Restorer::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
     if (!engine.IsAttached(id)) {
       session->SetEnded();
       // A replacement that never got its Welcome tries again.
-      waker_->End(session, Sleeper::End::kAll);
+      waker_->End(session, SleepingClient::End::kAll);
     }
     GiveMemory(locked, session.get(), std::move(memory));
-    plans_->Load(locked, session.get(), std::move(kept->plans), &garbage_.keepsakes);
+    plans_->Load(locked, session.get(), std::move(kept->plans), &garbage_.descriptor_names);
     return absl::OkStatus();
   }
   locked.sessions().erase(id);
@@ -196,7 +196,7 @@ absl::Status Restorer::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
                      std::string(status.message()), "; raise host_memory or the device's memory"));
   }
   memory.Revoke();
-  Tell(session, shm::Phase::kGone, Sleeper::End::kAll, waker_);
+  Tell(session, shm::Phase::kGone, SleepingClient::End::kAll, waker_);
   return status;
 }
 

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 #include "daemon/service/heritage/shortage.h"
 #include "daemon/service/sessions/reaper.h"
 #include "daemon/service/sessions/session_plans.h"
 #include "daemon/service/sessions/session_table.h"
 #include "daemon/service/sessions/waker.h"
-#include "daemon/service/tenants/in_flight.h"
+#include "daemon/service/tenants/descriptors_in_flight.h"
 
 namespace geminid::service {
 
@@ -28,13 +28,14 @@ bool IsDamage(const absl::Status& status);
 class Restorer {
  public:
   // All arguments must outlive it.
-  Restorer(SessionTable* table, SessionPlans* plans, Waker* waker, InFlight* in_flight,
+  Restorer(SessionTable* table, SessionPlans* plans, Waker* waker, DescriptorsInFlight* in_flight,
            holder::DescriptorStore* store)
       : table_(table), plans_(plans), waker_(waker), in_flight_(in_flight), store_(store) {}
 
   // Adopts the sessions in `kept`. A damaged one is given up, with an error in the log. On any
   // other error those still in `kept` stay as they are, for the next daemon.
-  absl::Status AdoptAll(std::map<shm::SessionId, Keepsakes::OfSession>* kept, Shortage* shortage);
+  absl::Status AdoptAll(std::map<shm::SessionId, InheritedDescriptors::OfSession>* kept,
+                        Shortage* shortage);
   // To be called after AdoptAll; see core::Engine::FinishRestore. DATA_LOSS: the accounts do not
   // add up, and all memory was taken back.
   absl::Status Finish(std::vector<core::Outgoing>* out);
@@ -47,15 +48,16 @@ class Restorer {
   using Locked = SessionTable::Locked;
   struct Memory;
 
-  absl::StatusOr<core::SessionFacts> Check(shm::SessionId id, const Keepsakes::OfSession& kept);
-  absl::Status Adopt(shm::SessionId id, Keepsakes::OfSession* kept);
+  absl::StatusOr<core::SessionFacts> Check(shm::SessionId id,
+                                           const InheritedDescriptors::OfSession& kept);
+  absl::Status Adopt(shm::SessionId id, InheritedDescriptors::OfSession* kept);
   void GiveMemory(const Locked& locked, ClientSession* session, Memory memory);
   void RevokeAll();
 
   SessionTable* const table_;
   SessionPlans* const plans_;
   Waker* const waker_;
-  InFlight* const in_flight_;
+  DescriptorsInFlight* const in_flight_;
   holder::DescriptorStore* const store_;
   Garbage garbage_;
   size_t lost_ = 0;

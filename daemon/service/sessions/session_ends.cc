@@ -18,7 +18,7 @@ Closed SessionEnds::Close(const SessionPtr& session, core::CloseReason reason) {
 
 void SessionEnds::Close(const Locked& locked, const SessionPtr& session, core::CloseReason reason,
                         Garbage* garbage) {
-  Tell(session, shm::Phase::kGone, Sleeper::End::kAll, waker_);
+  Tell(session, shm::Phase::kGone, SleepingClient::End::kAll, waker_);
   const absl::Status status =
       End(locked, session, reason, reason != core::CloseReason::kDetached, garbage);
   if (status.ok()) return;
@@ -34,7 +34,7 @@ bool SessionEnds::EndForGood(const Locked& locked, const SessionPtr& session, Ga
 absl::Status SessionEnds::End(const Locked& locked, const SessionPtr& session,
                               core::CloseReason reason, bool died, Garbage* garbage) {
   session->SetEnded();
-  tally_->Note(locked, *session);
+  statistics_->Note(locked, *session);
   GEMINID_ASSIGN_OR_RETURN(const core::Releases releases,
                            locked.engine().BeginClose(session->id(), reason, Now()));
   reclaimer_->Collect(locked, releases, died, garbage);

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "daemon/service/sessions/reclaimer.h"
+#include "daemon/service/sessions/session_statistics.h"
 #include "daemon/service/sessions/session_table.h"
-#include "daemon/service/sessions/tally.h"
 #include "daemon/service/sessions/waker.h"
 
 namespace geminid::service {
@@ -21,8 +21,9 @@ class SessionEnds {
   using Locked = SessionTable::Locked;
 
   // All arguments must outlive it.
-  SessionEnds(SessionTable* table, Waker* waker, Tally* tally, Reclaimer* reclaimer)
-      : table_(table), waker_(waker), tally_(tally), reclaimer_(reclaimer) {}
+  SessionEnds(SessionTable* table, Waker* waker, SessionStatistics* statistics,
+              Reclaimer* reclaimer)
+      : table_(table), waker_(waker), statistics_(statistics), reclaimer_(reclaimer) {}
 
   // Ends the client's part of the session. Its memory ends with the garbage, or is retained for a
   // replacement of the client, as the session's death policy says.
@@ -41,7 +42,7 @@ class SessionEnds {
 
   SessionTable* const table_;
   Waker* const waker_;
-  Tally* const tally_;
+  SessionStatistics* const statistics_;
   Reclaimer* const reclaimer_;
 };
 

@@ -6,9 +6,9 @@
 
 namespace geminid::service {
 
-absl::StatusOr<core::JobStanding> SessionJobs::Admit(const SessionPtr& session,
-                                                     const std::string& run,
-                                                     const core::RankAsk& ask, uint32_t weight) {
+absl::StatusOr<core::JobStatus> SessionJobs::Admit(const SessionPtr& session,
+                                                   const std::string& run,
+                                                   const core::RankRequest& ask, uint32_t weight) {
   const Locked locked = table_->Lock();
   return locked.engine().Admit(session->id(), run, ask, weight, Now());
 }
@@ -56,7 +56,8 @@ absl::StatusOr<EndedJob> SessionJobs::End(const std::string& tenant, const std::
     ended.bytes += each.host_bytes + each.arena_bytes;
     if (!session->ended()) {
       // The client reads the end of its connection; the daemon sees one only when the client goes.
-      Tell(session, shm::Phase::kEnded, now ? Sleeper::End::kAll : Sleeper::End::kWrites, waker_);
+      Tell(session, shm::Phase::kEnded,
+           now ? SleepingClient::End::kAll : SleepingClient::End::kWrites, waker_);
       if (!now) continue;
     }
     if (ends_->EndForGood(locked, session, &ended.garbage)) ended.closed.push_back(each.id);
@@ -71,7 +72,7 @@ void SessionJobs::EndSession(shm::SessionId id) {
   const Locked locked = table_->Lock();
   const auto found = locked.sessions().find(id);
   if (found == locked.sessions().end() || found->second->ended()) return;
-  Tell(found->second, shm::Phase::kEnded, Sleeper::End::kWrites, waker_);
+  Tell(found->second, shm::Phase::kEnded, SleepingClient::End::kWrites, waker_);
 }
 
 }  // namespace geminid::service

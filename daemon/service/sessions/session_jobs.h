@@ -31,9 +31,9 @@ class SessionJobs {
       : node_(node), table_(table), waker_(waker), ends_(ends) {}
 
   // See core::Engine.
-  absl::StatusOr<core::JobStanding> Admit(const SessionPtr& session, const std::string& run,
-                                          const core::RankAsk& ask, uint32_t weight);
-  // See Hub for each.
+  absl::StatusOr<core::JobStatus> Admit(const SessionPtr& session, const std::string& run,
+                                        const core::RankRequest& ask, uint32_t weight);
+  // See SessionHub for each.
   void Drain(bool drained);
   absl::StatusOr<uint32_t> Hold(const std::string& tenant, const std::string& job, bool hold);
   // `run`: of the job; empty: all of them.

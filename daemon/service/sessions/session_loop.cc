@@ -86,7 +86,7 @@ void SessionLoop::OnSocket(const SessionPtr& session) {
 void SessionLoop::End(const SessionPtr& session, core::CloseReason reason, const char* why) {
   // A callback of this session may be running: its copy of the pointer keeps it alive.
   const SessionPtr keep = session;  // NOLINT(performance-unnecessary-copy-initialization)
-  Hub::Closed closed = hub_->Close(keep, reason);
+  SessionHub::Closed closed = hub_->Close(keep, reason);
   hub_->DestroyLater(std::move(closed.garbage));
   Remove(keep->id());
   if (!closed.now) return;  // it detached, and has been logged
@@ -110,17 +110,17 @@ void SessionLoop::PumpAll() {
 }
 
 void SessionLoop::Pump(const SessionPtr& session, int64_t now) {
-  const Hub::Pumped pumped = hub_->Pump(session);
-  if (pumped == Hub::Pumped::kBlocked) {
-    Blocked& blocked = blocked_[session->id()];
+  const SessionHub::PumpResult pumped = hub_->Pump(session);
+  if (pumped == SessionHub::PumpResult::kBlocked) {
+    BlockedClient& blocked = blocked_[session->id()];
     blocked.pause =
         std::clamp(2 * blocked.pause, kShortestPauseNanoseconds, kLongestPauseNanoseconds);
     blocked.due = now + blocked.pause;
     return;
   }
   blocked_.erase(session->id());
-  if (pumped == Hub::Pumped::kMore) busy_.insert(session->id());
-  if (pumped == Hub::Pumped::kCorrupt) {
+  if (pumped == SessionHub::PumpResult::kMore) busy_.insert(session->id());
+  if (pumped == SessionHub::PumpResult::kCorrupt) {
     End(session, core::CloseReason::kProtocolError, "its request ring contradicts itself");
   }
 }

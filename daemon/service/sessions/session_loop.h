@@ -8,7 +8,7 @@
 #include <set>
 
 #include "daemon/os/event_loop.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/tenants/tenant_log.h"
 
 namespace geminid::service {
@@ -17,7 +17,8 @@ namespace geminid::service {
 class SessionLoop {
  public:
   // All arguments must outlive it.
-  SessionLoop(os::EventLoop* loop, Hub* hub, TenantLog* log) : loop_(loop), hub_(hub), log_(log) {}
+  SessionLoop(os::EventLoop* loop, SessionHub* hub, TenantLog* log)
+      : loop_(loop), hub_(hub), log_(log) {}
   ~SessionLoop();
 
   // Watches a session that has just attached; ends it if it cannot be watched.
@@ -42,7 +43,7 @@ class SessionLoop {
 
   // A session whose client does not read its responses. Our library always reads them. The longer
   // that lasts, the more rarely the daemon looks.
-  struct Blocked {
+  struct BlockedClient {
     int64_t due = 0;
     int64_t pause = 0;
   };
@@ -52,11 +53,11 @@ class SessionLoop {
   void End(const SessionPtr& session, core::CloseReason reason, const char* why);
 
   os::EventLoop* const loop_;
-  Hub* const hub_;
+  SessionHub* const hub_;
   TenantLog* const log_;
   std::map<shm::SessionId, Watched> watched_;
   std::set<shm::SessionId> busy_;
-  std::map<shm::SessionId, Blocked> blocked_;
+  std::map<shm::SessionId, BlockedClient> blocked_;
 };
 
 }  // namespace geminid::service

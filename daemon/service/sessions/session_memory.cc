@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "daemon/memory/host_arena.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 #include "daemon/service/sessions/memory_messages.h"
 
 namespace geminid::service {
@@ -27,7 +27,7 @@ void SessionMemory::Abandon(const core::Promise& promise, Garbage garbage) {
 
 void SessionMemory::NoteAllocation(shm::Tier tier, core::Time began) {
   const Locked locked = table_->Lock();
-  tally_->NoteAllocation(locked, tier, Now() - began);
+  statistics_->NoteAllocation(locked, tier, Now() - began);
 }
 
 absl::StatusOr<core::Allocation> SessionMemory::Allocate(const SessionPtr& session,
@@ -75,7 +75,7 @@ absl::StatusOr<core::Allocation> SessionMemory::EnterChunks(const SessionPtr& se
     if (entered.ok() && !made->pools.empty()) {
       session->pools.emplace(promise.pool, std::move(made->pools.back()));
       made->pools.clear();
-      made->keepsakes.clear();
+      made->descriptor_names.clear();
     }
     return !entered.ok() || entered->has_value();
   });
@@ -90,16 +90,16 @@ absl::StatusOr<core::Allocation> SessionMemory::MakePool(const SessionPtr& sessi
   absl::StrAppend(&options.name, "-pool", shm::Value(promise.pool));
   options.bytes = promise.bytes;
   if (promise.is_elsewhere) {
-    options.backing = memory::Backing::kSparse;
+    options.backing = memory::PageBacking::kSparse;
   } else {
     options.huge_pages = options_->huge_pages;
   }
   GEMINID_ASSIGN_OR_RETURN(memory::HostPool pool,
                            memory::HostPool::Create(options, options_->machine));
   made->pools.push_back(std::move(pool));
-  made->keepsakes.push_back(PoolName(session->id(), promise.pool));
+  made->descriptor_names.push_back(PoolName(session->id(), promise.pool));
   const uint64_t refills = store_->refills();
-  store_->Put(made->keepsakes.back(), made->pools.back().fd().get());
+  store_->Put(made->descriptor_names.back(), made->pools.back().fd().get());
   const MemoryToPass passed = PoolToPass(promise.pool, made->pools.back());
   GEMINID_RETURN_IF_ERROR(Pass(*session, std::span(&passed, 1)));
   absl::StatusOr<core::Allocation> allocation = EnterChunks(session, promise, made);
@@ -190,8 +190,8 @@ absl::Status SessionMemory::FreeInSlices(const SessionPtr& session,
   return status;
 }
 
-absl::StatusOr<ArenaMade> SessionMemory::CreateArena(const SessionPtr& session, uint64_t bytes,
-                                                     bool again) {
+absl::StatusOr<CreatedArena> SessionMemory::CreateArena(const SessionPtr& session, uint64_t bytes,
+                                                        bool again) {
   absl::StatusOr<core::Promise> promise;
   if (again) {
     std::vector<MemoryToPass> slabs;
@@ -201,7 +201,7 @@ absl::StatusOr<ArenaMade> SessionMemory::CreateArena(const SessionPtr& session, 
     }
     if (!slabs.empty()) {
       GEMINID_RETURN_IF_ERROR(Pass(*session, slabs));
-      ArenaMade made = {.slabs = static_cast<uint32_t>(slabs.size())};
+      CreatedArena made = {.slabs = static_cast<uint32_t>(slabs.size())};
       for (const MemoryToPass& slab : slabs) made.bytes += slab.message.bytes;
       return made;
     }
@@ -213,20 +213,20 @@ absl::StatusOr<ArenaMade> SessionMemory::CreateArena(const SessionPtr& session, 
   }
   Garbage made;
   const core::Time began = Now();
-  absl::StatusOr<ArenaMade> arena = MakeArena(session, *promise, &made);
+  absl::StatusOr<CreatedArena> arena = MakeArena(session, *promise, &made);
   NoteAllocation(shm::Tier::kDevice, began);
   if (!arena.ok()) Abandon(*promise, std::move(made));
   return arena;
 }
 
-absl::StatusOr<ArenaMade> SessionMemory::MakeArena(const SessionPtr& session,
-                                                   const core::Promise& promise, Garbage* made) {
+absl::StatusOr<CreatedArena> SessionMemory::MakeArena(const SessionPtr& session,
+                                                      const core::Promise& promise, Garbage* made) {
   GEMINID_RETURN_IF_ERROR(MakeSlabs(*session, promise.bytes, made));
   std::unique_ptr<memory::DeviceArena>& arena = made->arenas.back().memory;
-  const ArenaMade result = {promise.bytes, static_cast<uint32_t>(arena->slabs().size())};
+  const CreatedArena result = {promise.bytes, static_cast<uint32_t>(arena->slabs().size())};
   const uint64_t refills = store_->refills();
   for (const auto& [name, fd] : SlabsToStore(*session, *arena)) {
-    made->keepsakes.push_back(name);
+    made->descriptor_names.push_back(name);
     store_->Put(name, fd);
   }
   GEMINID_RETURN_IF_ERROR(Pass(*session, ArenaToPass(*arena)));

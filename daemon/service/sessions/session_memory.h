@@ -13,15 +13,15 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/memory/admission.h"
-#include "daemon/service/sessions/hub_options.h"
 #include "daemon/service/sessions/reclaimer.h"
+#include "daemon/service/sessions/session_hub_options.h"
+#include "daemon/service/sessions/session_statistics.h"
 #include "daemon/service/sessions/session_store.h"
 #include "daemon/service/sessions/session_table.h"
-#include "daemon/service/sessions/tally.h"
 
 namespace geminid::service {
 
-struct ArenaMade {
+struct CreatedArena {
   uint64_t bytes = 0;
   uint32_t slabs = 0;
 };
@@ -30,11 +30,15 @@ struct ArenaMade {
 class SessionMemory {
  public:
   // All arguments must outlive it.
-  SessionMemory(const HubOptions* options, SessionTable* table, SessionStore* store, Tally* tally,
-                Reclaimer* reclaimer)
-      : options_(options), table_(table), store_(store), tally_(tally), reclaimer_(reclaimer) {}
+  SessionMemory(const SessionHubOptions* options, SessionTable* table, SessionStore* store,
+                SessionStatistics* statistics, Reclaimer* reclaimer)
+      : options_(options),
+        table_(table),
+        store_(store),
+        statistics_(statistics),
+        reclaimer_(reclaimer) {}
 
-  // See Hub for each.
+  // See SessionHub for each.
   absl::StatusOr<core::Allocation> Allocate(const SessionPtr& session,
                                             const std::vector<core::ChunkSpec>& specs,
                                             uint64_t number, bool again);
@@ -43,7 +47,7 @@ class SessionMemory {
                                          const std::vector<core::ChunkSpec>& specs,
                                          uint64_t number);
   absl::Status FreeOlder(const SessionPtr& session, uint64_t number);
-  absl::StatusOr<ArenaMade> CreateArena(const SessionPtr& session, uint64_t bytes, bool again);
+  absl::StatusOr<CreatedArena> CreateArena(const SessionPtr& session, uint64_t bytes, bool again);
   absl::Status ReleaseArena(const SessionPtr& session, bool again);
   absl::StatusOr<uint64_t> HostShare(const SessionPtr& session);
   void CancelPopulating() { cancelled_.store(true); }
@@ -56,8 +60,8 @@ class SessionMemory {
   // Make, pass and enter what was promised. On failure *made holds what exists already.
   absl::StatusOr<core::Allocation> MakePool(const SessionPtr& session, const core::Promise& promise,
                                             Garbage* made);
-  absl::StatusOr<ArenaMade> MakeArena(const SessionPtr& session, const core::Promise& promise,
-                                      Garbage* made);
+  absl::StatusOr<CreatedArena> MakeArena(const SessionPtr& session, const core::Promise& promise,
+                                         Garbage* made);
   absl::Status MakeSlabs(const ClientSession& session, uint64_t bytes, Garbage* made);
   absl::StatusOr<core::Allocation> EnterChunks(const SessionPtr& session,
                                                const core::Promise& promise, Garbage* made);
@@ -66,10 +70,10 @@ class SessionMemory {
   void Abandon(const core::Promise& promise, Garbage garbage);
   void NoteAllocation(shm::Tier tier, core::Time began);
 
-  const HubOptions* const options_;
+  const SessionHubOptions* const options_;
   SessionTable* const table_;
   SessionStore* const store_;
-  Tally* const tally_;
+  SessionStatistics* const statistics_;
   Reclaimer* const reclaimer_;
   std::atomic<bool> cancelled_{false};
   memory::Admission admission_;

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "daemon/os/log.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 #include "daemon/service/sessions/plan_messages.h"
 #include "proto/messages/trace_messages.h"
 
@@ -30,10 +30,10 @@ PlanNumbers NumbersOf(const v1::Plan& plan) {
 }
 
 // Null: the plan is too large, or no descriptor is left.
-std::shared_ptr<const KeptPlan> MakeKept(shm::SessionId session, const v1::Trace& trace,
-                                         const v1::Plan& plan) {
-  absl::StatusOr<KeptPlan> kept = KeptPlan::Create(session, trace, plan);
-  if (kept.ok()) return std::make_shared<const KeptPlan>(*std::move(kept));
+std::shared_ptr<const StoredPlan> MakeKept(shm::SessionId session, const v1::Trace& trace,
+                                           const v1::Plan& plan) {
+  absl::StatusOr<StoredPlan> kept = StoredPlan::Create(session, trace, plan);
+  if (kept.ok()) return std::make_shared<const StoredPlan>(*std::move(kept));
   os::Log(os::LogLevel::kWarning, "a plan is not stored: a restart of the daemon loses it",
           {{"session", absl::StrCat(shm::Value(session))},
            {"why", std::string(kept.status().message())}});
@@ -45,7 +45,7 @@ std::shared_ptr<const KeptPlan> MakeKept(shm::SessionId session, const v1::Trace
 // Also ends the charge of the plan that was in force before.
 absl::Status SessionPlans::PutInForce(const Locked& locked, ClientSession* session,
                                       uint64_t table_bytes, core::PlanUses* uses,
-                                      std::shared_ptr<const KeptPlan>* kept) {
+                                      std::shared_ptr<const StoredPlan>* kept) {
   const std::string& tenant = session->spec().tenant;
   uint64_t bytes = table_bytes;
   if (absl::Status status = memory_.Take(tenant, bytes); !status.ok()) {
@@ -67,11 +67,11 @@ absl::Status SessionPlans::PutInForce(const Locked& locked, ClientSession* sessi
 absl::Status SessionPlans::Set(const SessionPtr& session, const core::NextUseTable& table,
                                const v1::Trace& trace, const v1::Plan& plan) {
   const shm::SessionId id = session->id();
-  std::shared_ptr<const KeptPlan> kept = MakeKept(id, trace, plan);
+  std::shared_ptr<const StoredPlan> kept = MakeKept(id, trace, plan);
   // `uses` is made without the mutex, and later holds the old plan, which is destroyed without it.
   GEMINID_ASSIGN_OR_RETURN(core::PlanUses uses, core::SortUses(table));
   const uint64_t table_bytes = MemoryOf(table);
-  std::shared_ptr<const KeptPlan> older;
+  std::shared_ptr<const StoredPlan> older;
   uint64_t older_number = 0, number = 0;
   const std::lock_guard<std::mutex> keeping(session->keeping_plan);
   {
@@ -80,8 +80,8 @@ absl::Status SessionPlans::Set(const SessionPtr& session, const core::NextUseTab
     GEMINID_RETURN_IF_ERROR(PutInForce(locked, session.get(), table_bytes, &uses, &kept));
     session->plan = NumbersOf(plan);
     number = ++session->plans;
-    older = std::exchange(session->kept_plan, kept);
-    older_number = std::exchange(session->kept_plan_number, number);
+    older = std::exchange(session->stored_plan, kept);
+    older_number = std::exchange(session->stored_plan_number, number);
   }
   size_t placed = 0;
   table_->InSlices([&](const Locked& locked) {
@@ -105,11 +105,11 @@ void SessionPlans::Load(const Locked& locked, ClientSession* session,
   const shm::SessionId id = session->id();
   for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
     session->plans = std::max(session->plans, plan->first);  // no name is given twice
-    const bool wanted = !session->ended() && session->kept_plan == nullptr;
+    const bool wanted = !session->ended() && session->stored_plan == nullptr;
     const absl::Status loaded = wanted ? LoadOne(locked, session, std::move(plan->second))
                                        : absl::CancelledError("there is a newer one");
     if (loaded.ok()) {
-      session->kept_plan_number = plan->first;
+      session->stored_plan_number = plan->first;
       continue;
     }
     unused->push_back(PlanName(id, plan->first, session->which_client));
@@ -124,8 +124,8 @@ void SessionPlans::Load(const Locked& locked, ClientSession* session,
 absl::Status SessionPlans::LoadOne(const Locked& locked, ClientSession* session,
                                    base::UniqueFd fd) {
   const shm::SessionId id = session->id();
-  GEMINID_ASSIGN_OR_RETURN(KeptPlan adopted, KeptPlan::Adopt(std::move(fd)));
-  GEMINID_ASSIGN_OR_RETURN(const KeptPlan::Contents contents, adopted.Read(id));
+  GEMINID_ASSIGN_OR_RETURN(StoredPlan adopted, StoredPlan::Adopt(std::move(fd)));
+  GEMINID_ASSIGN_OR_RETURN(const StoredPlan::Contents contents, adopted.Read(id));
   const auto trace = messages::TraceFromMessage<planner::Trace>(contents.trace);
   core::NextUseTable table = NextUses(trace);
   // The session may have freed some of the chunks since.
@@ -137,8 +137,8 @@ absl::Status SessionPlans::LoadOne(const Locked& locked, ClientSession* session,
   }
   GEMINID_RETURN_IF_ERROR(locked.engine().SetPlan(id, table));
   session->plan = NumbersOf(contents.plan);
-  session->kept_plan = std::make_shared<const KeptPlan>(std::move(adopted));
-  session->plan_bytes = MemoryOf(table) + session->kept_plan->bytes();
+  session->stored_plan = std::make_shared<const StoredPlan>(std::move(adopted));
+  session->plan_bytes = MemoryOf(table) + session->stored_plan->bytes();
   memory_.TakeAgain(session->spec().tenant, session->plan_bytes);
   return absl::OkStatus();
 }

@@ -2,8 +2,9 @@
 // daemon.
 //
 // A plan enters the descriptor store under a name of its own; then the older one is removed. The
-// next daemon finds one of them or both. It takes the newest one that passes the checks of KeptPlan
-// and of the engine. Without one, chunks are evicted by last use until the client makes another.
+// next daemon finds one of them or both. It takes the newest one that passes the checks of
+// StoredPlan and of the engine. Without one, chunks are evicted by last use until the client makes
+// another.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_PLANS_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_PLANS_H_
 
@@ -17,9 +18,9 @@
 #include "base/unique_fd.h"
 #include "daemon/core/accounts/shared_limit.h"
 #include "daemon/metrics/reading.h"
-#include "daemon/service/sessions/kept_plan.h"
 #include "daemon/service/sessions/session_store.h"
 #include "daemon/service/sessions/session_table.h"
+#include "daemon/service/sessions/stored_plan.h"
 #include "daemon/service/tenants/limits.h"
 
 namespace geminid::service {
@@ -33,7 +34,7 @@ class SessionPlans {
   SessionPlans(uint64_t memory_bytes, Limits* limits, SessionTable* table, SessionStore* store)
       : limits_(limits), table_(table), store_(store), memory_("plan_memory", memory_bytes) {}
 
-  // See Hub::SetPlan.
+  // See SessionHub::SetPlan.
   absl::Status Set(const SessionPtr& session, const core::NextUseTable& table,
                    const v1::Trace& trace, const v1::Plan& plan);
   // Puts the newest sound plan of those that an earlier daemon left (by number) in force. The names
@@ -43,13 +44,13 @@ class SessionPlans {
   // Frees the memory that the session's plan takes of its tenant's share.
   void Forget(const Locked&, ClientSession* session);
 
-  metrics::UsedOfLimit memory(const Locked&) const { return {memory_.used(), memory_.total()}; }
+  metrics::UsageAndLimit memory(const Locked&) const { return {memory_.used(), memory_.total()}; }
 
  private:
   // `uses` are those of a table of `table_bytes`. If there is no room to store the plan, `*kept`
   // becomes null.
   absl::Status PutInForce(const Locked& locked, ClientSession* session, uint64_t table_bytes,
-                          core::PlanUses* uses, std::shared_ptr<const KeptPlan>* kept);
+                          core::PlanUses* uses, std::shared_ptr<const StoredPlan>* kept);
   absl::Status LoadOne(const Locked& locked, ClientSession* session, base::UniqueFd fd);
 
   Limits* const limits_;

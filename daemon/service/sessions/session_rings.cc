@@ -7,7 +7,7 @@ namespace geminid::service {
 // another effect.
 void SessionRings::PassOverAnswered() {
   shm::Request request;
-  if (PeekRequest(&request) != Popped::kEntry) return;
+  if (PeekRequest(&request) != PopResult::kEntry) return;
   const bool answered = responses_.HasWritten(
       [&](const shm::Response& response) { return response.request_id == request.request_id; });
   if (answered) HasDone();

@@ -21,10 +21,10 @@ class SessionRings {
         responses_(segments.state()->responses, &segments.state()->cursor.responses_written,
                    &segments.client()->cursor.responses_read) {}
 
-  using Popped = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
+  using PopResult = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
   // The next request stays in the ring until HasDone(): should the daemon die before, the next one
   // finds it there.
-  Popped PeekRequest(shm::Request* request) { return requests_.TryPeek(request); }
+  PopResult PeekRequest(shm::Request* request) { return requests_.TryPeek(request); }
   void HasDone() { requests_.Advance(); }
   bool HasRequest() const { return !requests_.Empty(); }
   // After a restart: passes over a request that the earlier daemon answered, so that none is

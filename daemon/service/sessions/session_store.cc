@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "daemon/os/log.h"
-#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/heritage/inherited_descriptors.h"
 
 namespace geminid::service {
 namespace {
@@ -43,7 +43,7 @@ void SessionStore::Note(const absl::Status& status) {
 }
 
 void SessionStore::PutSession(const ClientSession& session) {
-  for (const auto& [name, fd] : session.Keepsakes()) Put(name, fd);
+  for (const auto& [name, fd] : session.DescriptorsToStore()) Put(name, fd);
 }
 
 NamedDescriptors SessionStore::AllOf(const SessionTable::Locked& locked, shm::SessionId id) {
@@ -57,14 +57,14 @@ NamedDescriptors SessionStore::AllOf(const SessionTable::Locked& locked, shm::Se
     named.insert(named.end(), more.begin(), more.end());
   };
   if (session->arena != nullptr) add(SlabsToStore(*session, *session->arena));
-  add(session->Keepsakes());
+  add(session->DescriptorsToStore());
   return named;
 }
 
 // Duplicates, because memory that is freed meanwhile closes the originals.
-std::vector<holder::KeptDescriptor> SessionStore::DuplicatesOf(shm::SessionId id,
-                                                               std::span<const std::string> names) {
-  std::vector<holder::KeptDescriptor> duplicates;
+std::vector<holder::StoredDescriptor> SessionStore::DuplicatesOf(
+    shm::SessionId id, std::span<const std::string> names) {
+  std::vector<holder::StoredDescriptor> duplicates;
   const SessionTable::Locked locked = table_->Lock();
   const NamedDescriptors all = AllOf(locked, id);
   const std::map<std::string, int> there(all.begin(), all.end());

@@ -2,7 +2,7 @@
 // after this one has ended.
 //
 // The store (systemd, or geminid-holder) may be slow, so no function here waits for it under the
-// mutex of the table. Names: daemon/service/heritage/keepsakes.h.
+// mutex of the table. Names: daemon/service/heritage/inherited_descriptors.h.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_STORE_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_STORE_H_
 
@@ -56,8 +56,8 @@ class SessionStore {
   static NamedDescriptors AllOf(const SessionTable::Locked& locked, shm::SessionId id);
   std::vector<std::string> NamesOf(shm::SessionId id);
   // Leaves out names that the session no longer has.
-  std::vector<holder::KeptDescriptor> DuplicatesOf(shm::SessionId id,
-                                                   std::span<const std::string> names);
+  std::vector<holder::StoredDescriptor> DuplicatesOf(shm::SessionId id,
+                                                     std::span<const std::string> names);
   void Note(const absl::Status& status);
 
   holder::DescriptorStore* const store_;

@@ -46,13 +46,13 @@ absl::Status SessionTable::Locked::Check() const {
 }
 
 // A free mutex goes to the first thread that asks: mostly the one that has just released it.
-void SessionTable::LetTheLoopGoFirst() const {
+void SessionTable::YieldToLoop() const {
   constexpr int kMostTurns = 1000;
   for (int turn = 0; turn < kMostTurns && loop_waits_.load() > 0; ++turn) std::this_thread::yield();
 }
 
 // Tries for a while first: a slice is shorter than falling asleep and being woken.
-SessionTable::Locked SessionTable::LockForTheLoop() {
+SessionTable::Locked SessionTable::LockForLoop() {
   constexpr int kTries = 200;
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) return Locked(this, std::move(lock));

@@ -74,7 +74,7 @@ class SessionTable {
 
   Locked Lock() { return Locked(this, std::unique_lock<std::mutex>(mutex_)); }
   // For the event loop, which every client waits for: it comes before the next slice of other work.
-  Locked LockForTheLoop();
+  Locked LockForLoop();
 
   // Work that may be long: calls `slice` under the mutex until it returns true. The event loop can
   // take the mutex between any two slices.
@@ -85,7 +85,7 @@ class SessionTable {
         const Locked locked = Lock();
         if (slice(locked)) return;
       }
-      LetTheLoopGoFirst();
+      YieldToLoop();
     }
   }
 
@@ -94,7 +94,7 @@ class SessionTable {
   uint64_t epoch() const { return epoch_; }
 
  private:
-  void LetTheLoopGoFirst() const;
+  void YieldToLoop() const;
 
   const ManifestFile manifest_file_;
   const uint64_t epoch_;

@@ -16,17 +16,17 @@ constexpr int64_t kPauses = 9;
 
 }  // namespace
 
-bool WakeTurns::IsLeftToThread(const std::string& tenant, core::Time now) const {
+bool WakeUpSchedule::IsLeftToThread(const std::string& tenant, core::Time now) const {
   const auto found = tenants_.find(tenant);
   return found != tenants_.end() && (found->second.suspected || now < found->second.until);
 }
 
-void WakeTurns::Add(const SleeperPtr& sleeper, Sleeper::End end) {
-  Sleeper::End& waiting = tenants_[sleeper->tenant()].waiting[sleeper];
+void WakeUpSchedule::Add(const SleepingClientPtr& sleeper, SleepingClient::End end) {
+  SleepingClient::End& waiting = tenants_[sleeper->tenant()].waiting[sleeper];
   waiting = std::max(waiting, end);
 }
 
-WakeTurns::Turn WakeTurns::Next(core::Time now) {
+WakeUpSchedule::WakeUp WakeUpSchedule::Next(core::Time now) {
   auto candidate = tenants_.upper_bound(last_);
   for (size_t i = 0; i < tenants_.size(); ++i, ++candidate) {
     if (candidate == tenants_.end()) candidate = tenants_.begin();
@@ -34,14 +34,14 @@ WakeTurns::Turn WakeTurns::Next(core::Time now) {
     if (tenant.waiting.empty() || tenant.next_at > now) continue;
     last_ = name;
     const auto first = tenant.waiting.begin();
-    Turn turn = {first->first, first->second};
+    WakeUp turn = {first->first, first->second};
     tenant.waiting.erase(first);
     return turn;
   }
   return {};
 }
 
-std::optional<core::Time> WakeTurns::NextAt() const {
+std::optional<core::Time> WakeUpSchedule::NextAt() const {
   std::optional<core::Time> next;
   for (const auto& [name, tenant] : tenants_) {
     if (!tenant.waiting.empty()) next = std::min(next.value_or(tenant.next_at), tenant.next_at);
@@ -49,7 +49,7 @@ std::optional<core::Time> WakeTurns::NextAt() const {
   return next;
 }
 
-void WakeTurns::Took(const std::string& name, core::Duration processor, core::Time now) {
+void WakeUpSchedule::Took(const std::string& name, core::Duration processor, core::Time now) {
   Tenant& tenant = tenants_[name];
   tenant.suspected = false;
   tenant.next_at = now + core::Duration::Nanoseconds(kPauses * processor.nanoseconds());
@@ -58,13 +58,13 @@ void WakeTurns::Took(const std::string& name, core::Duration processor, core::Ti
   tenant.until = now + tenant.penalty;
 }
 
-void WakeTurns::DropLasting(core::Time now) {
+void WakeUpSchedule::DropLasting(core::Time now) {
   for (auto& [name, tenant] : tenants_) {
     if (IsLeftToThread(name, now)) tenant.waiting.clear();
   }
 }
 
-void WakeTurns::Forget(core::Time now) {
+void WakeUpSchedule::Forget(core::Time now) {
   std::erase_if(tenants_, [now](const auto& entry) {
     const Tenant& tenant = entry.second;
     return tenant.waiting.empty() && !tenant.suspected && tenant.next_at <= now &&
@@ -86,24 +86,24 @@ Waker::~Waker() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Waker::Wake(const SleeperPtr& sleeper) {
+void Waker::Wake(const SleepingClientPtr& sleeper) {
   if (knows_anybody_.load(std::memory_order_relaxed)) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (turns_.IsLeftToThread(sleeper->tenant(), Now())) {
-      turns_.Add(sleeper, Sleeper::End::kNothing);
+      turns_.Add(sleeper, SleepingClient::End::kNothing);
       changed_.notify_one();
       return;
     }
   }
   const core::Time began = Now();
-  sleeper->Wake(Sleeper::End::kNothing);
-  if (Now() - began < WakeTurns::kLasting) return;
+  sleeper->Wake(SleepingClient::End::kNothing);
+  if (Now() - began < WakeUpSchedule::kLasting) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   turns_.Suspect(sleeper->tenant());
   knows_anybody_.store(true, std::memory_order_relaxed);
 }
 
-void Waker::End(const SleeperPtr& sleeper, Sleeper::End end) {
+void Waker::End(const SleepingClientPtr& sleeper, SleepingClient::End end) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     turns_.Add(sleeper, end);
@@ -113,7 +113,7 @@ void Waker::End(const SleeperPtr& sleeper, Sleeper::End end) {
 }
 
 bool Waker::RunOne(std::unique_lock<std::mutex>* lock) {
-  WakeTurns::Turn turn = turns_.Next(Now());
+  WakeUpSchedule::WakeUp turn = turns_.Next(Now());
   if (turn.sleeper == nullptr) return false;
   lock->unlock();
   const std::string tenant = turn.sleeper->tenant();
@@ -141,7 +141,7 @@ void Waker::Run() {
     } else if (turns_.knows_nobody()) {
       changed_.wait(lock);
     } else {
-      changed_.wait_for(lock, std::chrono::nanoseconds(WakeTurns::kShortest.nanoseconds()));
+      changed_.wait_for(lock, std::chrono::nanoseconds(WakeUpSchedule::kShortest.nanoseconds()));
     }
   }
 }

@@ -23,20 +23,20 @@
 namespace geminid::service {
 
 // A client that may sleep.
-class Sleeper {
+class SleepingClient {
  public:
   enum class End { kNothing, kWrites, kAll };  // how much of its connection to end
 
-  virtual ~Sleeper() = default;
+  virtual ~SleepingClient() = default;
   virtual const std::string& tenant() const = 0;
   // The client can make it slow.
   virtual void Wake(End end) const = 0;
 };
-using SleeperPtr = std::shared_ptr<const Sleeper>;
+using SleepingClientPtr = std::shared_ptr<const SleepingClient>;
 
 // Decides which tenants' wake-ups the thread sends, and which is next. Pure: it is handed time. Not
 // thread-safe. Cost: linear in the tenants that it knows.
-class WakeTurns {
+class WakeUpSchedule {
  public:
   // A wake-up that takes this long is slow, and its client is suspected.
   static constexpr core::Duration kLasting = core::Duration::Nanoseconds(250'000);
@@ -49,12 +49,12 @@ class WakeTurns {
   void Suspect(const std::string& tenant) { tenants_[tenant].suspected = true; }
 
   // A waiting wake-up of the same client becomes one with it.
-  void Add(const SleeperPtr& sleeper, Sleeper::End end);
-  struct Turn {
-    SleeperPtr sleeper;  // null: none is due
-    Sleeper::End end = Sleeper::End::kNothing;
+  void Add(const SleepingClientPtr& sleeper, SleepingClient::End end);
+  struct WakeUp {
+    SleepingClientPtr sleeper;  // null: none is due
+    SleepingClient::End end = SleepingClient::End::kNothing;
   };
-  Turn Next(core::Time now);
+  WakeUp Next(core::Time now);
   // When Next has a turn; nullopt: no wake-up waits.
   std::optional<core::Time> NextAt() const;
   // Reports the processor time that a turn took.
@@ -67,7 +67,7 @@ class WakeTurns {
 
  private:
   struct Tenant {
-    std::map<SleeperPtr, Sleeper::End> waiting;
+    std::map<SleepingClientPtr, SleepingClient::End> waiting;
     bool suspected = false;
     core::Duration penalty;
     core::Time until;    // until then the thread sends its wake-ups
@@ -88,9 +88,9 @@ class Waker {
   absl::Status Start();
 
   // The caller must hold no lock that others wait for.
-  void Wake(const SleeperPtr& sleeper);
+  void Wake(const SleepingClientPtr& sleeper);
   // Soon wakes the client and ends its connection as `end` says. Never waits.
-  void End(const SleeperPtr& sleeper, Sleeper::End end);
+  void End(const SleepingClientPtr& sleeper, SleepingClient::End end);
 
  private:
   void Run();
@@ -99,7 +99,7 @@ class Waker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  WakeTurns turns_;                         // guarded by mutex_
+  WakeUpSchedule turns_;                    // guarded by mutex_
   bool stopping_ = false;                   // guarded by mutex_
   std::atomic<bool> knows_anybody_{false};  // whether turns_ does
   std::thread thread_;

@@ -52,7 +52,7 @@ class Places {
   std::map<ino_t, Known> known_;
 };
 
-Identify BySettings(config::TenantBy by) {
+IdentifyPeer BySettings(config::TenantBy by) {
   return [by, places = std::make_shared<Places>(),
           ids = std::make_shared<os::SubordinateIds>()](const os::Peer& peer) {
     const bool look = config::NeedsProcess(by) && peer.pid != 0;
@@ -83,7 +83,7 @@ Identity IdentityOf(const os::Peer& peer, config::TenantBy by,
   return {absl::StrCat("cgroup:", place->cgroup), is_operator && !place->in_container};
 }
 
-Clients::Clients(config::TenantBy by, Identify identify)
+Clients::Clients(config::TenantBy by, IdentifyPeer identify)
     : needs_process_(config::NeedsProcess(by)),
       identify_(identify ? std::move(identify) : BySettings(by)) {}
 

@@ -25,7 +25,7 @@ struct Identity {
 };
 
 // Computed from what the kernel says of the peer, never from what the peer says.
-using Identify = std::function<Identity(const os::Peer&)>;
+using IdentifyPeer = std::function<Identity(const os::Peer&)>;
 
 // The tenant of all processes that had ended before they could be identified.
 inline constexpr char kUnresolvedTenant[] = "unresolved";
@@ -50,7 +50,7 @@ struct Client {
 class Clients {
  public:
   // `identify` empty: as `by` says.
-  Clients(config::TenantBy by, Identify identify);
+  Clients(config::TenantBy by, IdentifyPeer identify);
 
   // With the pidfd of its process, which shows when the process ends.
   absl::StatusOr<Client> OfSession(const base::UniqueFd& connection) const;
@@ -59,7 +59,7 @@ class Clients {
 
  private:
   const bool needs_process_;
-  const Identify identify_;
+  const IdentifyPeer identify_;
 };
 
 }  // namespace geminid::service

@@ -14,7 +14,7 @@ namespace geminid::service {
 
 struct Tenancy {
   // `identify` empty: clients are identified as the settings say.
-  Tenancy(const config::Settings& settings, Identify identify)
+  Tenancy(const config::Settings& settings, IdentifyPeer identify)
       : limits(settings.shares), clients(settings.tenant_by, std::move(identify)) {}
 
   Limits limits;

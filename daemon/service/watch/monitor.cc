@@ -158,7 +158,8 @@ metrics::Reading Monitor::Read() const {
   reading.last_good_reload_timestamp_seconds = vitals_->last_good_reload_seconds.load();
   reading.process = metrics::ReadProcess();
   reading.calls = vitals_->calls.Read();
-  hub_->Observe([&](const core::Engine& engine, const Sessions& sessions, HubNumbers numbers) {
+  hub_->Observe([&](const core::Engine& engine, const Sessions& sessions,
+                    SessionHubCounters numbers) {
     const core::Time now = Now();
     ReadMemory(engine, &reading);
     ReadSessions(engine, sessions, &reading);
@@ -178,8 +179,8 @@ metrics::Reading Monitor::Read() const {
     reading.allocations = std::move(numbers.allocations);
     reading.counted = std::move(numbers.counted);
   });
-  if (vitals_->survival.load() != Survival::kNotWanted) {
-    reading.sessions_survive = vitals_->survival.load() == Survival::kAssured;
+  if (vitals_->survival.load() != SessionSurvival::kNotWanted) {
+    reading.sessions_survive = vitals_->survival.load() == SessionSurvival::kAssured;
   }
   reading.lost_sockets = lost_sockets_.size();
   if (vitals_->stopping.load()) reading.phase = metrics::DaemonPhase::kStopping;
@@ -234,7 +235,7 @@ HealthReading Monitor::ReadLife() const {
 
 HealthReading Monitor::ReadHealth() const {
   HealthReading reading = ReadLife();
-  reading.sessions_survive = vitals_->survival.load() != Survival::kLost;
+  reading.sessions_survive = vitals_->survival.load() != SessionSurvival::kLost;
   if (!reading.stopping) reading.lost_sockets = vitals_->sockets.Lost();
   reading.contradictions.assign(contradictions_.begin(), contradictions_.end());
   if (hub_->gpus() != nullptr) AddGpus(*hub_->gpus(), &reading);
@@ -250,14 +251,14 @@ metrics::HttpResponse Monitor::ShowPlan(uint64_t session) {
   }
   const shm::SessionId id{session};
   SessionPtr found;
-  std::shared_ptr<const KeptPlan> kept;  // read without the hub's mutex
+  std::shared_ptr<const StoredPlan> kept;  // read without the hub's mutex
   hub_->Inspect([&](const core::Engine&, const Sessions& sessions) {
     const auto place = sessions.find(id);
     if (place == sessions.end() || place->second->ended()) return;
     found = place->second;
-    kept = found->kept_plan;
+    kept = found->stored_plan;
   });
-  absl::StatusOr<KeptPlan::Contents> contents = absl::NotFoundError(
+  absl::StatusOr<StoredPlan::Contents> contents = absl::NotFoundError(
       found == nullptr ? "There is no such session, or it has ended."
                        : "It has no plan to show: none was made for it yet, or it is too large to "
                          "keep.");

@@ -10,7 +10,7 @@
 #include "daemon/core/transfers/token_bucket.h"
 #include "daemon/metrics/http_server.h"
 #include "daemon/metrics/reading.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "daemon/service/watch/health.h"
 #include "daemon/service/watch/vitals.h"
 
@@ -20,7 +20,7 @@ namespace geminid::service {
 class Monitor {
  public:
   // Both pointers must outlive it.
-  Monitor(Hub* hub, const Vitals* vitals, std::string version)
+  Monitor(SessionHub* hub, const Vitals* vitals, std::string version)
       : hub_(hub), vitals_(vitals), version_(std::move(version)) {}
 
   // "/metrics", the pages and the probes of health.h. Metrics that are asked for more than a few
@@ -47,7 +47,7 @@ class Monitor {
   bool IsDrained() const;
   metrics::HttpResponse ShowPlan(uint64_t session);
 
-  Hub* const hub_;
+  SessionHub* const hub_;
   const Vitals* const vitals_;
   const std::string version_;
   int64_t next_check_ = 0;

@@ -130,8 +130,8 @@ std::string MomentTable(const PlanTimeline& timeline) {
 
 // The largest, by chunk and moment.
 std::string PlaceTable(const PlanTimeline& timeline, std::string* note) {
-  std::vector<planner::Piece> pieces = timeline.pieces;
-  const auto weight = [&](const planner::Piece& piece) {
+  std::vector<planner::StaySpan> pieces = timeline.pieces;
+  const auto weight = [&](const planner::StaySpan& piece) {
     return timeline.chunks[piece.chunk].size_bytes * uint64_t{piece.end - piece.begin};
   };
   std::ranges::stable_sort(pieces, std::ranges::greater(), weight);
@@ -140,11 +140,11 @@ std::string PlaceTable(const PlanTimeline& timeline, std::string* note) {
                          ", by bytes and moments.");
     pieces.resize(kMostPlaceRows);
   }
-  std::ranges::stable_sort(pieces, {}, [&](const planner::Piece& piece) {
+  std::ranges::stable_sort(pieces, {}, [&](const planner::StaySpan& piece) {
     return std::pair(timeline.chunks[piece.chunk].id, piece.begin);
   });
   std::vector<std::vector<std::string>> rows;
-  for (const planner::Piece& piece : pieces) {
+  for (const planner::StaySpan& piece : pieces) {
     const planner::Chunk& chunk = timeline.chunks[piece.chunk];
     rows.push_back({absl::StrCat(chunk.id), FormatBytes(chunk.size_bytes),
                     FormatBytes(piece.device_offset), Numbered(piece.begin, piece.end - 1),
@@ -165,7 +165,7 @@ std::optional<uint64_t> SessionOfPath(const std::string& path) {
 }
 
 std::string PlanPage(uint64_t session, const core::SessionSpec& spec,
-                     const KeptPlan::Contents& contents) {
+                     const StoredPlan::Contents& contents) {
   const auto trace = messages::TraceFromMessage<planner::Trace>(contents.trace);
   const PlanTimeline timeline = planner::TimelineOf(trace, PlanFromMessage(contents.plan));
   const std::string title =

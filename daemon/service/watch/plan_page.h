@@ -8,7 +8,7 @@
 #include <string>
 
 #include "daemon/core/records/session_spec.h"
-#include "daemon/service/sessions/kept_plan.h"
+#include "daemon/service/sessions/stored_plan.h"
 
 namespace geminid::service {
 
@@ -23,7 +23,7 @@ std::optional<uint64_t> SessionOfPath(const std::string& path);
 // HTML in one piece that loads nothing and runs nothing. Whatever a client has chosen is text in
 // it, never markup.
 std::string PlanPage(uint64_t session, const core::SessionSpec& spec,
-                     const KeptPlan::Contents& contents);
+                     const StoredPlan::Contents& contents);
 
 // The same frame around one sentence.
 std::string NoPlanPage(uint64_t session, const std::string& why);

@@ -34,7 +34,7 @@ struct JobCounts {
 };
 
 // Whether the next daemon would find this daemon's sessions.
-enum class Survival {
+enum class SessionSurvival {
   kNotWanted,  // restart_time is 0: sessions end with their daemon
   kAssured,    // the descriptor store has them
   kLost,       // there is no store
@@ -50,7 +50,7 @@ struct Vitals {
   std::atomic<int64_t> entrance_turn_since_nanoseconds{0};
   std::atomic<bool> last_reload_good{true};
   std::atomic<double> last_good_reload_seconds{0};  // since the Unix epoch
-  std::atomic<Survival> survival{Survival::kNotWanted};
+  std::atomic<SessionSurvival> survival{SessionSurvival::kNotWanted};
   SocketPaths sockets;
   metrics::CallTimes calls;
   JobCounts jobs;

@@ -85,8 +85,8 @@ void* Place(const T* data, size_t elements) {
 }
 
 // The tensors that are passed by value.
-struct Numbers {
-  explicit Numbers(float s) : scale(s) {}
+struct ScalarTensors {
+  explicit ScalarTensors(float s) : scale(s) {}
   float scale;
   float masked = -std::numeric_limits<float>::infinity();
   float one = 1;
@@ -177,7 +177,7 @@ bool AttentionLibrary::PlanParts(const AttentionShape& shape, const AttentionPar
 Status AttentionLibrary::Forward(const AttentionShape& shape, AttentionPlan& plan,
                                  const BFloat16* q, const BFloat16* k, const BFloat16* v,
                                  BFloat16* out, float* lse, void* workspace, CudaStream stream) {
-  Numbers numbers(shape.scale);
+  ScalarTensors numbers(shape.scale);
   const bool queued = ForEachPart(shape, plan.parts, [&](const PartPlace& at) {
     const std::pair<int64_t, void*> tensors[] = {
         {kAttentionQ, Place(q, at.query)},   {kAttentionK, Place(k, at.key)},
@@ -192,7 +192,7 @@ Status AttentionLibrary::Forward(const AttentionShape& shape, AttentionPlan& pla
 Status AttentionLibrary::Backward(const AttentionShape& shape, AttentionPlan& plan,
                                   const AttentionSaved<BFloat16>& saved, const Gradients& gradients,
                                   void* workspace, CudaStream stream) {
-  Numbers numbers(shape.scale);
+  ScalarTensors numbers(shape.scale);
   std::byte* const row_sums = Aligned(workspace);
   const auto heads = HeadsOf(shape, plan.parts);
   const auto rows = static_cast<size_t>(heads.batch * heads.heads * heads.sequence);

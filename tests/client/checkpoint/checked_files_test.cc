@@ -75,7 +75,7 @@ class CheckedFilesTest : public ::testing::Test {
   const std::string b_ = "the second";
   base::TemporaryFolder temporary_;
   const std::string folder_ = temporary_.path();
-  std::vector<Piece> pieces_;
+  std::vector<CheckedRange> pieces_;
   std::vector<CheckedFiles::Tensor> tensors_;
 };
 
@@ -112,7 +112,7 @@ TEST_F(CheckedFilesTest, ShorterOrLongerFile_IsFound) {
 }
 
 TEST_F(CheckedFilesTest, BytesWithNoOrTwoChecksums_AreFound) {
-  const std::vector<Piece> sound = pieces_;
+  const std::vector<CheckedRange> sound = pieces_;
   for (size_t i = 0; i < sound.size(); ++i) {
     pieces_ = sound;
     pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(i));

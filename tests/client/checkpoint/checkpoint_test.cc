@@ -316,8 +316,8 @@ TEST_F(CheckpointTest, OfAnotherOptimizerThatTheRecordDoesNotName_IsRefusedByIts
     text.replace(text.find("\"optimizer\""), 2, "\"X");
     std::ofstream(folder + "/state.json") << text;
     const std::string list = folder + "/" + checkpoint::ChecksumsName(0, run_.world_size);
-    checkpoint::ReadPieces read = *checkpoint::ReadChecksums(list);
-    for (checkpoint::Piece& piece : read.pieces) {
+    checkpoint::CheckedFileRanges read = *checkpoint::ReadChecksums(list);
+    for (checkpoint::CheckedRange& piece : read.pieces) {
       if (read.files[piece.file] == "state.json") {
         piece.crc32c = shm::Crc32c(text.data(), text.size());
       }

@@ -29,13 +29,13 @@ class Checksums_OfAFolder : public ::testing::Test {
   const std::string b_ = "the second";
   base::TemporaryFolder temporary_;
   const std::string folder_ = temporary_.path();
-  std::vector<Piece> pieces_;
+  std::vector<CheckedRange> pieces_;
 };
 
 TEST_F(Checksums_OfAFolder, WrittenThenRead_AreTheSame) {
   const std::string path = absl::StrCat(folder_, "/", ChecksumsName(0, 2));
   ASSERT_TRUE(WriteChecksums(path, {"a", "b"}, pieces_).ok());
-  const absl::StatusOr<ReadPieces> read = ReadChecksums(path);
+  const absl::StatusOr<CheckedFileRanges> read = ReadChecksums(path);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->files, (std::vector<std::string>{"a", "b"}));
   ASSERT_EQ(read->pieces.size(), pieces_.size());

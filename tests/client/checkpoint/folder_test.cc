@@ -21,7 +21,7 @@ class Folder_OfCheckpoints : public ::testing::Test {
   void Save(uint64_t step, const std::string& text) {
     ASSERT_TRUE(BeginStep(folder_, step).ok());
     std::ofstream(folder_ + "/" + UnfinishedNameOfStep(step) + "/file") << text;
-    ASSERT_TRUE(FinishStep(folder_, step, Older::kIsRemoved).ok());
+    ASSERT_TRUE(FinishStep(folder_, step, OldCheckpoint::kIsRemoved).ok());
   }
   std::string TextOf(uint64_t step) {
     std::ifstream file(folder_ + "/" + NameOfStep(step) + "/file");
@@ -41,7 +41,7 @@ TEST_F(Folder_OfCheckpoints, WhatIsNotTheSavers_IsKeptUnderAnotherName) {
   for (const char* const text : {"first", "second"}) {
     ASSERT_TRUE(BeginStep(folder_, 20).ok());
     std::ofstream(folder_ + "/" + UnfinishedNameOfStep(20) + "/file") << text;
-    ASSERT_TRUE(FinishStep(folder_, 20, Older::kIsKept).ok());
+    ASSERT_TRUE(FinishStep(folder_, 20, OldCheckpoint::kIsKept).ok());
     EXPECT_EQ(TextOf(20), text);
   }
   EXPECT_TRUE(fs::exists(folder_ + "/step-000000020.kept/thesis"));
@@ -54,7 +54,7 @@ TEST_F(Folder_OfCheckpoints, WhatIsNotTheSavers_IsKeptUnderAnotherName) {
 TEST_F(Folder_OfCheckpoints, Unfinished_IsNoCheckpointUntilFinished) {
   ASSERT_TRUE(BeginStep(folder_, 20).ok());
   EXPECT_TRUE(FinishedIn(folder_)->empty());
-  ASSERT_TRUE(FinishStep(folder_, 20, Older::kIsRemoved).ok());
+  ASSERT_TRUE(FinishStep(folder_, 20, OldCheckpoint::kIsRemoved).ok());
   EXPECT_EQ(*FinishedIn(folder_), std::vector<std::string>{"step-000000020"});
 }
 
@@ -99,7 +99,7 @@ TEST_F(Folder_OfCheckpoints, BehindALinkOfTheUsers_AreWrittenThere) {
   ASSERT_TRUE(BeginStep(link, 20).ok());
   ASSERT_TRUE(
       WriteNewFile(absl::StrCat(link, "/", UnfinishedNameOfStep(20), "/file"), "text").ok());
-  ASSERT_TRUE(FinishStep(link, 20, Older::kIsRemoved).ok());
+  ASSERT_TRUE(FinishStep(link, 20, OldCheckpoint::kIsRemoved).ok());
   EXPECT_EQ(TextOf(20), "text");
   fs::remove(link);
 }

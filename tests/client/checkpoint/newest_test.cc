@@ -80,7 +80,8 @@ TEST_F(Newest_Checkpoint, BeforeOneThatIsDamaged_IsTheLastWholeOne) {
   const auto finish = [&](uint64_t step) {
     Save(step, true);
     const std::string record = absl::StrCat(PathOf(step), "/", kRecordName);
-    const Piece piece = {.offset = 0, .bytes = std::filesystem::file_size(record), .file = 0};
+    const CheckedRange piece = {
+        .offset = 0, .bytes = std::filesystem::file_size(record), .file = 0};
     EXPECT_TRUE(
         WriteChecksums(absl::StrCat(PathOf(step), "/", ChecksumsName(0, 1)), {kRecordName}, {piece})
             .ok());

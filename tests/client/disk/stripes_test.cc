@@ -11,7 +11,7 @@ namespace {
 constexpr Stripes kThree = {.files = 3, .stripe_bytes = 8192, .header_bytes = 4096};
 
 TEST(CutIntoStripes, RangeWithinOneUnit_IsOnePiece) {
-  const std::vector<StripePiece> pieces = CutIntoStripes(kThree, 8192 + 4096, 4096);
+  const std::vector<StripeRange> pieces = CutIntoStripes(kThree, 8192 + 4096, 4096);
   ASSERT_EQ(pieces.size(), 1u);
   EXPECT_EQ(pieces[0].file, 1u);
   EXPECT_EQ(pieces[0].file_offset, 4096u + 4096u);
@@ -20,7 +20,7 @@ TEST(CutIntoStripes, RangeWithinOneUnit_IsOnePiece) {
 }
 
 TEST(CutIntoStripes, RangeOfManyUnits_GoesRoundTheFilesInOrder) {
-  const std::vector<StripePiece> pieces = CutIntoStripes(kThree, 4096, 4 * 8192);
+  const std::vector<StripeRange> pieces = CutIntoStripes(kThree, 4096, 4 * 8192);
   ASSERT_EQ(pieces.size(), 5u);
   uint64_t at = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -39,7 +39,7 @@ TEST(CutIntoStripes, AllRangesTogether_HaveEachBlockOnceAndWithinTheFiles) {
     constexpr uint64_t kBytes = 17 * 4096;
     std::set<std::pair<uint32_t, uint64_t>> blocks;
     for (uint64_t offset = 0; offset < kBytes; offset += 4096) {
-      const StripePiece piece = CutIntoStripes(stripes, offset, 4096).front();
+      const StripeRange piece = CutIntoStripes(stripes, offset, 4096).front();
       EXPECT_TRUE(blocks.insert({piece.file, piece.file_offset}).second);
       EXPECT_GE(piece.file_offset, stripes.header_bytes);
       EXPECT_LE(piece.file_offset + 4096, BytesOfFile(stripes, kBytes));

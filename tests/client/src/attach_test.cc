@@ -143,8 +143,8 @@ shm::Welcome GoodWelcome() {
   return welcome;
 }
 
-absl::StatusOr<Welcomed> Attach(const std::string& socket,
-                                absl::Duration timeout = absl::Seconds(10)) {
+absl::StatusOr<ReceivedWelcome> Attach(const std::string& socket,
+                                       absl::Duration timeout = absl::Seconds(10)) {
   absl::StatusOr<AttachSocket> connection = AttachSocket::Connect(socket, timeout);
   if (!connection.ok()) return connection.status();
   return connection->SayHello(shm::Hello{});
@@ -156,7 +156,7 @@ TEST(Attach, FiveDescriptors_Arrive) {
     const base::UniqueFd fd = testing::MakeMemoryFile(4096);
     Send(connection, &welcome, sizeof welcome, std::vector<int>(5, fd.get()));
   });
-  absl::StatusOr<Welcomed> welcomed = Attach(listener.socket());
+  absl::StatusOr<ReceivedWelcome> welcomed = Attach(listener.socket());
   ASSERT_TRUE(welcomed.ok()) << welcomed.status();
   EXPECT_EQ(welcomed->message.session_id, 9u);
   for (const base::UniqueFd& fd : welcomed->fds) EXPECT_TRUE(fd.valid());

@@ -12,12 +12,12 @@ namespace geminid {
 namespace {
 
 using ::testing::ElementsAre;
-using Turn = RequestOutbox::Turn;
+using SendOrder = RequestOutbox::SendOrder;
 
 // The test reads the daemon's end itself.
 class RequestOutboxTest : public ::testing::Test {
  protected:
-  void Add(uint32_t chunk, Turn turn, bool answered = true) {
+  void Add(uint32_t chunk, SendOrder turn, bool answered = true) {
     shm::Request request = MakeRequest(shm::RequestOp::kDrop);
     request.destination = shm::ChunkId{chunk};
     const RequestOutbox::Handler handler = [](const Answer&) {};
@@ -47,21 +47,21 @@ class RequestOutboxTest : public ::testing::Test {
 };
 
 TEST_F(RequestOutboxTest, UrgentRequests_LeaveBeforeThoseInOrder) {
-  Add(1, Turn::kInOrder);
-  Add(2, Turn::kInOrder);
-  Add(3, Turn::kUrgent);
+  Add(1, SendOrder::kInOrder);
+  Add(2, SendOrder::kInOrder);
+  Add(3, SendOrder::kUrgent);
   EXPECT_TRUE(outbox_.Flush());
   EXPECT_THAT(ChunksOf(Read()), ElementsAre(3, 1, 2));
   EXPECT_FALSE(outbox_.Flush());
 }
 
 TEST_F(RequestOutboxTest, HalfARingOfUnansweredRequests_HoldsUpThoseInOrderAlone) {
-  for (uint32_t i = 0; i <= shm::kRingEntries / 2; ++i) Add(i, Turn::kInOrder);
+  for (uint32_t i = 0; i <= shm::kRingEntries / 2; ++i) Add(i, SendOrder::kInOrder);
   EXPECT_TRUE(outbox_.Flush());
   const std::vector<shm::Request> first = Read();
   EXPECT_EQ(first.size(), shm::kRingEntries / 2);
   EXPECT_FALSE(outbox_.CanFlush());
-  Add(7, Turn::kUrgent);
+  Add(7, SendOrder::kUrgent);
   EXPECT_TRUE(outbox_.Flush());
   EXPECT_THAT(ChunksOf(Read()), ElementsAre(7));
   // The urgent request is due, too.
@@ -73,7 +73,7 @@ TEST_F(RequestOutboxTest, HalfARingOfUnansweredRequests_HoldsUpThoseInOrderAlone
 }
 
 TEST_F(RequestOutboxTest, NoticesThatNobodyWaitsFor_AreLimitedByTheRingAlone) {
-  for (uint32_t i = 0; i <= shm::kRingEntries; ++i) Add(i, Turn::kInOrder, /*answered=*/false);
+  for (uint32_t i = 0; i <= shm::kRingEntries; ++i) Add(i, SendOrder::kInOrder, /*answered=*/false);
   EXPECT_TRUE(outbox_.Flush());
   EXPECT_TRUE(outbox_.CanFlush());
   const std::vector<shm::Request> notices = Read();
@@ -84,7 +84,7 @@ TEST_F(RequestOutboxTest, NoticesThatNobodyWaitsFor_AreLimitedByTheRingAlone) {
 }
 
 TEST_F(RequestOutboxTest, AnswerThatComesTwice_IsWaitedForOnce) {
-  Add(1, Turn::kInOrder);
+  Add(1, SendOrder::kInOrder);
   (void)outbox_.Flush();
   const uint64_t id = Read()[0].request_id;
   EXPECT_FALSE(RequestOutbox::IsNotice(id));
@@ -94,7 +94,7 @@ TEST_F(RequestOutboxTest, AnswerThatComesTwice_IsWaitedForOnce) {
 }
 
 TEST_F(RequestOutboxTest, GivenUp_NamesAllWhoWaitAndSendsNothingMore) {
-  for (uint32_t i = 0; i < shm::kRingEntries; ++i) Add(i, Turn::kInOrder);
+  for (uint32_t i = 0; i < shm::kRingEntries; ++i) Add(i, SendOrder::kInOrder);
   (void)outbox_.Flush();
   (void)Read();
   EXPECT_EQ(outbox_.GiveUp().size(), shm::kRingEntries);

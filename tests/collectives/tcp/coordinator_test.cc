@@ -10,7 +10,7 @@
 namespace geminid::collectives {
 namespace {
 
-Place PlaceOf(int rank) {
+RankAddress RankAddressOf(int rank) {
   return {.address = "10.0.0." + std::to_string(1 + rank),
           .port = 4000,
           .rank_0 = "10.0.0.1",
@@ -22,7 +22,8 @@ Frame Hello(int rank, int world_size, const char* job = "job") {
           .rank = rank,
           .number = world_size,
           .key = job,
-          .value = std::string(kProtocol) + "\n" + EncodePlaces(std::vector{PlaceOf(rank)})};
+          .value = std::string(kProtocol) + "\n" +
+                   EncodeRankAddresses(std::vector{RankAddressOf(rank)})};
 }
 
 // Two ranks that have met, on connections 10 and 11.
@@ -51,7 +52,8 @@ TEST(Coordinator, LastHello_WelcomesAll) {
   ASSERT_EQ(out.size(), 2u);
   for (const auto& message : out) {
     EXPECT_EQ(message.frame.type, FrameType::kWelcome);
-    EXPECT_EQ(DecodePlaces(message.frame.value), (std::vector{PlaceOf(0), PlaceOf(1)}));
+    EXPECT_EQ(DecodeRankAddresses(message.frame.value),
+              (std::vector{RankAddressOf(0), RankAddressOf(1)}));
   }
 }
 

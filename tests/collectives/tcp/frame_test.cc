@@ -8,14 +8,14 @@
 namespace geminid::collectives {
 namespace {
 
-std::vector<std::string> Filled(std::vector<Place> places) {
-  FillIn(places);
+std::vector<std::string> Filled(std::vector<RankAddress> rank_addresses) {
+  FillInAddresses(rank_addresses);
   std::vector<std::string> addresses;
-  for (const Place& place : places) addresses.push_back(place.address);
+  for (const RankAddress& rank_address : rank_addresses) addresses.push_back(rank_address.address);
   return addresses;
 }
 
-Place At(const std::string& address, const std::string& rank_0) {
+RankAddress At(const std::string& address, const std::string& rank_0) {
   return {.address = address, .rank_0 = rank_0};
 }
 
@@ -36,16 +36,16 @@ TEST(Places, OfRanksThatAreAllOnOneHost_AreOnItsLoopbackInterface) {
 }
 
 TEST(Places, Decoded_AreAsTheyWere) {
-  const std::vector<Place> places = {
+  const std::vector<RankAddress> rank_addresses = {
       {.address = "::1", .port = 65535, .rank_0 = "fe80::1%eth0", .machine = "host 3 of rack 4"},
       {.address = "", .port = 1, .rank_0 = "10.0.0.1", .machine = ""}};
-  EXPECT_EQ(DecodePlaces(EncodePlaces(places)), places);
+  EXPECT_EQ(DecodeRankAddresses(EncodeRankAddresses(rank_addresses)), rank_addresses);
 }
 
 TEST(Places, OfAnotherForm_AreNone) {
   for (const char* text : {"", "10.0.0.1", "10.0.0.1 1 10.0.0.1", "10.0.0.1 65536 10.0.0.1 m",
                            "10.0.0.1 -1 10.0.0.1 m", "a 1 b m\n"}) {
-    EXPECT_FALSE(DecodePlaces(text).has_value()) << text;
+    EXPECT_FALSE(DecodeRankAddresses(text).has_value()) << text;
   }
 }
 

@@ -46,24 +46,24 @@ class AgentTest : public ::testing::Test {
   }
   void StartAndHear() {
     Start();
-    const gpus::AgentProcess::Heard hello = Hear();
+    const gpus::AgentProcess::ReceivedReply hello = Hear();
     ASSERT_EQ(hello.reply.type, ReplyType::kHello) << StatusOf(hello.reply);
   }
 
-  gpus::AgentProcess::Heard Hear() {
+  gpus::AgentProcess::ReceivedReply Hear() {
     for (;;) {
       pollfd entry = {.fd = process_->socket().get(), .events = POLLIN, .revents = 0};
       ::poll(&entry, 1, -1);
-      absl::StatusOr<std::optional<gpus::AgentProcess::Heard>> heard = process_->Receive();
+      absl::StatusOr<std::optional<gpus::AgentProcess::ReceivedReply>> heard = process_->Receive();
       if (!heard.ok()) {
         return {.reply = MakeFailure(0, heard.status()), .fd = {}};
       }
       if (heard->has_value()) return std::move(**heard);
     }
   }
-  gpus::AgentProcess::Heard Ask(RequestType type, uint64_t slab, uint64_t bytes) {
+  gpus::AgentProcess::ReceivedReply Ask(RequestType type, uint64_t slab, uint64_t bytes) {
     EXPECT_TRUE(process_->Send(MakeRequest(type, ++requests_, slab, bytes)).ok());
-    gpus::AgentProcess::Heard heard = Hear();
+    gpus::AgentProcess::ReceivedReply heard = Hear();
     EXPECT_TRUE(heard.reply.id == 0 || heard.reply.id == requests_);
     return heard;
   }
@@ -124,7 +124,7 @@ TEST_F(AgentOfAnInstance, Slabs_AreOfItsOwnMemoryAndNoMore) {
   const Reply hello = Hear().reply;
   ASSERT_EQ(hello.type, ReplyType::kHello) << StatusOf(hello);
   EXPECT_EQ(hello.gpu.total_bytes, kGpuBytes / 2);
-  const gpus::AgentProcess::Heard made = Ask(RequestType::kCreate, 0, 24 * kMiB);
+  const gpus::AgentProcess::ReceivedReply made = Ask(RequestType::kCreate, 0, 24 * kMiB);
   ASSERT_EQ(made.reply.type, ReplyType::kCreated) << StatusOf(made.reply);
   EXPECT_EQ(node_.used_bytes(device), 24 * kMiB);
   EXPECT_EQ(ReadHealth().free_bytes, kGpuBytes / 2 - 24 * kMiB);
@@ -153,7 +153,7 @@ TEST_F(AgentTest, Hello_HasTheFactsOfItsGpu) {
 
 TEST_F(AgentTest, Slab_IsMadeWithoutAContextAndComesBack) {
   StartAndHear();
-  gpus::AgentProcess::Heard made = Ask(RequestType::kCreate, 0, 8 * kMiB);
+  gpus::AgentProcess::ReceivedReply made = Ask(RequestType::kCreate, 0, 8 * kMiB);
   ASSERT_EQ(made.reply.type, ReplyType::kCreated) << StatusOf(made.reply);
   EXPECT_EQ(node_.used_bytes(1), 8 * kMiB);
   EXPECT_EQ(node_.used_bytes(0), 0u);
@@ -181,7 +181,7 @@ TEST_F(AgentTest, DriverThatWantsAContext_GetsOneAndItIsSaid) {
 
 TEST_F(AgentTest, SlabOfAKilledAgent_LivesAsLongAsItsDescriptor) {
   StartAndHear();
-  gpus::AgentProcess::Heard made = Ask(RequestType::kCreate, 0, 8 * kMiB);
+  gpus::AgentProcess::ReceivedReply made = Ask(RequestType::kCreate, 0, 8 * kMiB);
   process_->Kill();
   EXPECT_THAT(AwaitEnd(), HasSubstr("signal 9"));
   EXPECT_EQ(node_.used_bytes(1), 8 * kMiB);
@@ -192,7 +192,7 @@ TEST_F(AgentTest, SlabOfAKilledAgent_LivesAsLongAsItsDescriptor) {
 TEST_F(AgentTest, Scrub_WritesZerosAndLeavesNoContext) {
   node_.SetFreshByte(0xAB);
   StartAndHear();
-  const gpus::AgentProcess::Heard made = Ask(RequestType::kCreate, 0, 4 * kMiB);
+  const gpus::AgentProcess::ReceivedReply made = Ask(RequestType::kCreate, 0, 4 * kMiB);
   ASSERT_EQ(made.reply.type, ReplyType::kCreated) << StatusOf(made.reply);
   EXPECT_TRUE(IsAll(std::byte{0xAB}, made.fd, 4 * kMiB));
   const Reply scrubbed = Ask(RequestType::kScrub, made.reply.slab, 0).reply;
@@ -324,7 +324,7 @@ TEST_F(AgentTest, ManySlabs_LeaveNoDescriptorsAndNoMemory) {
   const auto open = [&] { return std::distance(std::filesystem::directory_iterator(folder), {}); };
   decltype(open()) before = 0;
   for (int i = 0; i < 300; ++i) {
-    const gpus::AgentProcess::Heard made = Ask(RequestType::kCreate, 0, 2 * kMiB);
+    const gpus::AgentProcess::ReceivedReply made = Ask(RequestType::kCreate, 0, 2 * kMiB);
     ASSERT_EQ(made.reply.type, ReplyType::kCreated) << StatusOf(made.reply);
     if (i % 10 == 0) Ask(RequestType::kScrub, made.reply.slab, 0);
     ASSERT_EQ(Ask(RequestType::kRelease, made.reply.slab, 0).reply.type, ReplyType::kReleased);

@@ -68,11 +68,11 @@ class HolderTest : public ::testing::Test {
     return store.ok() ? *std::move(store) : nullptr;
   }
   static std::map<std::string, ino_t> Listed(HolderStore* store) {
-    const absl::StatusOr<std::vector<KeptDescriptor>> kept = store->List();
+    const absl::StatusOr<std::vector<StoredDescriptor>> kept = store->List();
     EXPECT_TRUE(kept.ok()) << kept.status();
     std::map<std::string, ino_t> inodes;
     if (kept.ok()) {
-      for (const KeptDescriptor& each : *kept) inodes[each.name] = InodeOf(each.fd.get());
+      for (const StoredDescriptor& each : *kept) inodes[each.name] = InodeOf(each.fd.get());
     }
     return inodes;
   }

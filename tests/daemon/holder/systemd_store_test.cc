@@ -117,7 +117,7 @@ TEST_F(SystemdStoreTest, WhatSystemdKept_IsListedByName) {
     ::setenv("LISTEN_FDNAMES", "manifest:stored", 1);
     const std::unique_ptr<SystemdStore> store = SystemdStore::Open(TakeHandedOver());
     if (store == nullptr) ::_exit(11);
-    const absl::StatusOr<std::vector<KeptDescriptor>> kept = store->List();
+    const absl::StatusOr<std::vector<StoredDescriptor>> kept = store->List();
     if (!kept.ok() || kept->size() != 1 || kept->front().name != "manifest") ::_exit(12);
     uint64_t count = 0;
     if (::read(kept->front().fd.get(), &count, sizeof(count)) != 8 || count != 9) ::_exit(13);
@@ -130,7 +130,7 @@ TEST_F(SystemdStoreTest, WhatSystemdKept_IsListedByName) {
 
 TEST(CheckNoListener, ListenerOfAnUnknownName_IsRefusedWithAllNames) {
   const base::TemporaryFolder folder;
-  std::vector<KeptDescriptor> handed_over;
+  std::vector<StoredDescriptor> handed_over;
   handed_over.push_back({"manifest", base::UniqueFd(::eventfd(0, EFD_CLOEXEC))});
   EXPECT_TRUE(CheckNoListener(handed_over).ok()) << "it is the store's";
   handed_over.push_back({"foo", *os::ListenStream(folder / "s", 0600, 1)});

@@ -15,7 +15,7 @@ TEST(HostArena, SparseArenaLargerThanTheMachine_HasSlabsWithoutPages) {
   PoolOptions options;
   options.name = "test";
   options.bytes = bytes;
-  options.backing = Backing::kSparse;
+  options.backing = PageBacking::kSparse;
   absl::StatusOr<std::unique_ptr<HostArena>> arena = HostArena::Create(options, os::ReadMachine());
   ASSERT_TRUE(arena.ok()) << arena.status();
   EXPECT_EQ((*arena)->slabs().size(), kMaxSlabs);

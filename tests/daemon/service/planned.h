@@ -5,16 +5,16 @@
 #include <cstdint>
 
 #include "daemon/planner/make_plan.h"
-#include "daemon/service/sessions/kept_plan.h"
 #include "daemon/service/sessions/plan_messages.h"
+#include "daemon/service/sessions/stored_plan.h"
 #include "gtest/gtest.h"
 #include "proto/messages/trace_messages.h"
 
 namespace geminid::service {
 
 // The plan of a trace.
-inline KeptPlan::Contents Planned(const planner::Trace& trace,
-                                  const planner::PlannerOptions& options = {}) {
+inline StoredPlan::Contents Planned(const planner::Trace& trace,
+                                    const planner::PlannerOptions& options = {}) {
   const absl::StatusOr<planner::Plan> plan = planner::MakePlan(trace, options);
   EXPECT_TRUE(plan.ok()) << plan.status();
   if (!plan.ok()) return {};
@@ -40,7 +40,7 @@ inline planner::Trace ChainTrace(uint32_t chunks, uint64_t arena_bytes) {
   return trace;
 }
 
-inline KeptPlan::Contents PlannedChain(uint32_t chunks, uint64_t arena_bytes) {
+inline StoredPlan::Contents PlannedChain(uint32_t chunks, uint64_t arena_bytes) {
   return Planned(ChainTrace(chunks, arena_bytes));
 }
 

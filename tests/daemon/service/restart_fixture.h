@@ -45,9 +45,9 @@ class Kept {
       if (kept_->Reaches()) kept_->fds_.erase(name);
       return absl::OkStatus();
     }
-    absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
+    absl::StatusOr<std::vector<holder::StoredDescriptor>> List() override {
       const std::lock_guard lock(kept_->mutex_);
-      std::vector<holder::KeptDescriptor> listed;
+      std::vector<holder::StoredDescriptor> listed;
       for (const auto& [name, fd] : kept_->fds_) {
         listed.push_back({name, base::UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0))});
       }

@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/memfd.h"
-#include "daemon/service/sessions/kept_plan.h"
+#include "daemon/service/sessions/stored_plan.h"
 #include "geminid/plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -86,9 +86,9 @@ class RestartPlans : public RestartTest {
   std::string PlanName(uint64_t number) const {
     return absl::StrCat("s", session_->id(), "-plan", number);
   }
-  std::shared_ptr<const KeptPlan> KeptOf(const Session& session) {
+  std::shared_ptr<const StoredPlan> KeptOf(const Session& session) {
     return env_.daemon().hub().Inspect([&](const core::Engine&, const auto& sessions) {
-      return sessions.at(shm::SessionId{session.id()})->kept_plan;
+      return sessions.at(shm::SessionId{session.id()})->stored_plan;
     });
   }
   // Replaces a stored file by the result of `change`, while there is no daemon.
@@ -145,9 +145,9 @@ TEST_F(RestartPlans, MomentOfTheSession_IsWhereItWas) {
 TEST_F(RestartPlans, NumbersAndTrace_AreThoseThatTheClientWasTold) {
   const Plan plan = MakePlan({0, 2, 3, 1});
   for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(Restart());
-  const std::shared_ptr<const KeptPlan> kept = KeptOf(*session_);
+  const std::shared_ptr<const StoredPlan> kept = KeptOf(*session_);
   ASSERT_NE(kept, nullptr);
-  const absl::StatusOr<KeptPlan::Contents> contents = kept->Read(shm::SessionId{session_->id()});
+  const absl::StatusOr<StoredPlan::Contents> contents = kept->Read(shm::SessionId{session_->id()});
   ASSERT_TRUE(contents.ok()) << contents.status();
   EXPECT_EQ(contents->plan.plan_hash(), plan.plan_hash);
   EXPECT_EQ(contents->trace.moments(3).uses(0).index(), 1u);
@@ -183,7 +183,7 @@ TEST_F(RestartPlans, DaemonKilledWhileAPlanTakesTheOthersPlace_HasOneOfThem) {
     kept_.LiveAgain();
     ASSERT_TRUE(env_.Start(options_).ok());
     EXPECT_EQ(kept_.NamesWith("-plan").size(), 1u) << instant;
-    const std::shared_ptr<const KeptPlan> kept = KeptOf(*session_);
+    const std::shared_ptr<const StoredPlan> kept = KeptOf(*session_);
     ASSERT_NE(kept, nullptr) << instant;
     const auto contents = kept->Read(shm::SessionId{session_->id()});
     ASSERT_TRUE(contents.ok()) << contents.status();

@@ -468,7 +468,7 @@ TEST_F(SuccessorTest, ClaimThatAnEarlierDaemonHadAnswered_LeavesTheArenaToBeHadA
     specs.push_back({spec.name, static_cast<shm::ChunkKind>(spec.kind), spec.bytes, true});
   }
   constexpr uint64_t kFirstOfASuccessor = (uint64_t{1} << shm::kAllocationBits) + 1;
-  Hub& hub = env_.daemon().hub();
+  SessionHub& hub = env_.daemon().hub();
   ASSERT_TRUE(hub.Claim(hub.AllSessions().front(), specs, kFirstOfASuccessor).ok());
   ASSERT_TRUE(GiveArenaBack(**next).ok());
   const absl::StatusOr<ArenaWait> again = TakeArenaAgain(**next);

@@ -93,7 +93,7 @@ struct Figures {
 double Now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 Figures Measure(const std::vector<Case>& cases, const std::vector<double>& bounds,
-                const PartSet& without, const Figures* all) {
+                const PlannerStageSet& without, const Figures* all) {
   Figures figures;
   std::array<int, kGroups> counts = {};
   const double start = Now();
@@ -129,18 +129,18 @@ void Print(const std::string& name, const Figures& figures, const Figures& all) 
 void PrintTogether(const std::vector<Case>& cases, const std::vector<double>& bounds,
                    const Figures& all) {
   constexpr double kWorth = 0.005;
-  PartSet without;
+  PlannerStageSet without;
   std::printf("\nTogether, one after the other:\n");
-  for (std::size_t p = 0; p < kNumParts; ++p) {
-    const PartSet fewer = without.With(static_cast<Part>(p));
+  for (std::size_t p = 0; p < kNumPlannerStages; ++p) {
+    const PlannerStageSet fewer = without.With(static_cast<PlannerStage>(p));
     const Figures figures = Measure(cases, bounds, fewer, &all);
     bool is_worth = false;
     for (std::size_t g = 0; g < kGroups; ++g) {
       is_worth |= figures.over_bound[g] / all.over_bound[g] - 1 >= kWorth;
     }
     if (!is_worth) without = fewer;
-    Print(std::string(PartName(static_cast<Part>(p))) + (is_worth ? ": stays" : ": goes"), figures,
-          all);
+    Print(std::string(PartName(static_cast<PlannerStage>(p))) + (is_worth ? ": stays" : ": goes"),
+          figures, all);
   }
 }
 
@@ -168,9 +168,9 @@ int Main(int argc, char** argv) {
   std::printf("\n| without |");
   for (const char* name : kGroupNames) std::printf(" %s |", name);
   std::printf(" worst | time |\n|---|---|---|---|---|---|---|---|\n");
-  for (std::size_t p = 0; p < kNumParts; ++p) {
-    const auto part = static_cast<Part>(p);
-    Print(PartName(part), Measure(cases, bounds, PartSet(part), &all), all);
+  for (std::size_t p = 0; p < kNumPlannerStages; ++p) {
+    const auto part = static_cast<PlannerStage>(p);
+    Print(PartName(part), Measure(cases, bounds, PlannerStageSet(part), &all), all);
   }
   PrintTogether(cases, bounds, all);
   return 0;

@@ -35,7 +35,7 @@ TEST(EventQueue, PastTime_CountsAsNow) {
 class ResourcesTest : public ::testing::Test {
  protected:
   // Starts a flow and records when it ends.
-  void Start(double seconds, std::vector<Demand> demands) {
+  void Start(double seconds, std::vector<ResourceDemand> demands) {
     const size_t n = ends_.size();
     ends_.push_back(-1);
     resources_.Start(seconds, std::move(demands), [this, n] { ends_[n] = events_.seconds(); });

@@ -63,7 +63,8 @@ struct Case {
 };
 
 Case CaseOf(const std::string& preset, uint64_t layers, uint64_t device_mib) {
-  Case made = {.name = preset, .shape = *forecast::TrainersOwn(preset), .device_mib = device_mib};
+  Case made = {
+      .name = preset, .shape = *forecast::FindTrainerModel(preset), .device_mib = device_mib};
   made.shape.layers = layers;
   made.flags = {"--model",         preset,
                 "--layers",        std::to_string(layers),
@@ -215,7 +216,7 @@ TEST_F(StateOnDisk, RunOfOneMixture_GoesOnInAnotherWithTheSameBits) {
   const std::string expected =
       weights("host", {"--optimizer-state", "host"}, {"--optimizer-state", "host"});
   const auto parameters =
-      static_cast<double>(forecast::CountParameters(*forecast::TrainersOwn("gpt2-3m")));
+      static_cast<double>(forecast::CountParameters(*forecast::FindTrainerModel("gpt2-3m")));
   const auto in = [&](double bytes) {
     return InHostMemory(static_cast<uint64_t>(bytes * parameters));
   };

@@ -44,8 +44,8 @@ class SaveFolder : public testing::Test {
   void SetUp() override { options_.save = folder_ / "run"; }
   void TearDown() override { lock_error = 0; }
 
-  absl::StatusOr<std::optional<FolderLock>> Take(Taking taking = Taking::kTakes) {
-    return TakeSaveFolder(options_, taking, [this](const std::string& line) { said_ += line; });
+  absl::StatusOr<std::optional<FolderLock>> Take(FolderClaim claim = FolderClaim::kTake) {
+    return TakeSaveFolder(options_, claim, [this](const std::string& line) { said_ += line; });
   }
   void AddCheckpoint(const std::string& name) { folder_.Write("run/" + name + "/file", name); }
   std::vector<std::string> Finished() const { return *checkpoint::FinishedIn(options_.save); }
@@ -63,7 +63,7 @@ TEST_F(SaveFolder, TakenTwice_IsRefusedUntilTheFirstHasGone) {
     EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(second.message()),
                 HasSubstr(absl::StrCat("in use by another run (pid ", ::getpid(), " on ")));
-    EXPECT_FALSE(Take(Taking::kLooks).ok()) << "the launcher refuses it, too";
+    EXPECT_FALSE(Take(FolderClaim::kCheck).ok()) << "the launcher refuses it, too";
   }
   EXPECT_TRUE(Take().ok());
   EXPECT_EQ(said_, "");
@@ -106,11 +106,11 @@ TEST_F(SaveFolder, AfterARestart_WaitsForTheRankBefore) {
   auto before = Take();
   ASSERT_TRUE(before.ok());
   std::thread ends([&] { before->reset(); });
-  EXPECT_TRUE(Take(Taking::kTakesAgain).ok());
+  EXPECT_TRUE(Take(FolderClaim::kTakeAgain).ok());
   ends.join();
   options_.timeout = absl::Milliseconds(200);
   const auto stays = Take();
-  EXPECT_EQ(Take(Taking::kTakesAgain).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Take(FolderClaim::kTakeAgain).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(SaveFolder, WhereThereAreNoLocks_IsTakenAndSaid) {
@@ -120,7 +120,7 @@ TEST_F(SaveFolder, WhereThereAreNoLocks_IsTakenAndSaid) {
     const auto first = Take();
     ASSERT_TRUE(first.ok()) << first.status();
     EXPECT_THAT(said_, HasSubstr("has no locks")) << error;
-    EXPECT_TRUE(Take(Taking::kLooks).ok());
+    EXPECT_TRUE(Take(FolderClaim::kCheck).ok());
   }
   lock_error = EIO;
   EXPECT_FALSE(Take().ok());
@@ -129,13 +129,13 @@ TEST_F(SaveFolder, WhereThereAreNoLocks_IsTakenAndSaid) {
 TEST_F(SaveFolder, WithCheckpointsOfOthers_IsRefusedUnlessTheyAreResumed) {
   AddCheckpoint("step-000000010");
   AddCheckpoint("step-000000030");
-  for (const Taking taking : {Taking::kLooks, Taking::kTakes}) {
-    const absl::Status status = Take(taking).status();
+  for (const FolderClaim claim : {FolderClaim::kCheck, FolderClaim::kTake}) {
+    const absl::Status status = Take(claim).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("--save-over"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("the newest step-000000030"));
   }
-  EXPECT_TRUE(Take(Taking::kTakesAgain).ok()) << "after a restart they are its own";
+  EXPECT_TRUE(Take(FolderClaim::kTakeAgain).ok()) << "after a restart they are its own";
   options_.resume = true;
   EXPECT_TRUE(Take().ok());
   EXPECT_THAT(Finished(), ElementsAre("step-000000010", "step-000000030"));
@@ -144,13 +144,13 @@ TEST_F(SaveFolder, WithCheckpointsOfOthers_IsRefusedUnlessTheyAreResumed) {
 TEST_F(SaveFolder, SavedOver_SetsTheOthersAsideAndOnlyWhereItTrains) {
   AddCheckpoint("step-000000030");
   options_.save_over = true;
-  ASSERT_TRUE(Take(Taking::kLooks).ok());
+  ASSERT_TRUE(Take(FolderClaim::kCheck).ok());
   EXPECT_THAT(Finished(), ElementsAre("step-000000030"));
-  ASSERT_TRUE(Take(Taking::kTakes).ok());
+  ASSERT_TRUE(Take(FolderClaim::kTake).ok());
   EXPECT_THAT(Finished(), IsEmpty());
   EXPECT_TRUE(fs::exists(folder_ / "run/step-000000030.replaced/file")) << "until one is saved";
   AddCheckpoint("step-000000005");
-  ASSERT_TRUE(Take(Taking::kTakesAgain).ok());
+  ASSERT_TRUE(Take(FolderClaim::kTakeAgain).ok());
   EXPECT_THAT(Finished(), ElementsAre("step-000000005"));
 }
 

@@ -181,7 +181,7 @@ TEST(Model, NumbersOutOfRange_AreNamed) {
 TEST(Catalogue, ModelsOfTheTrainer_AreKnownByTheirNames) {
   for (const trainer::Preset& preset : trainer::Presets()) {
     EXPECT_TRUE(FindModel(preset.name).ok()) << preset.name;
-    const Model* const own = TrainersOwn(preset.name);
+    const Model* const own = FindTrainerModel(preset.name);
     ASSERT_NE(own, nullptr) << preset.name;
     EXPECT_EQ(CountParameters(*own), trainer::CountParameters(preset.config)) << preset.name;
     EXPECT_EQ(own->context, preset.config.context) << preset.name;
@@ -190,7 +190,7 @@ TEST(Catalogue, ModelsOfTheTrainer_AreKnownByTheirNames) {
   }
   EXPECT_EQ(FindModel("gpt2-tiny")->vocabulary, 256u);
   EXPECT_EQ(FindModel("llama-7b")->vocabulary, 32000u);  // as published
-  EXPECT_EQ(TrainersOwn("opt-13b"), nullptr);
+  EXPECT_EQ(FindTrainerModel("opt-13b"), nullptr);
 }
 
 TEST(Names, NearlyRight_AreSuggested) {

@@ -52,7 +52,7 @@ TEST(WorkspaceBytes, Logits_AreMadeInSlices) {
   const Model model = *FindModel("gpt2");
   const auto logits = [&](std::uint64_t tokens) {
     const Batch batch = {.sequences = 1, .sequence_length = tokens};
-    return WorkspaceBytes(model, Operator::kOutput, Turn::kBackward, batch) -
+    return WorkspaceBytes(model, Operator::kOutput, PassDirection::kBackward, batch) -
            2 * 2 * tokens * model.hidden - 8 * tokens;
   };
   EXPECT_EQ(logits(100), 6u * 100 * model.vocabulary);
@@ -66,12 +66,12 @@ TEST(Operations, OfAStep_AreSixPerParameterAndTokenAndAttention) {
   const Model model = *FindModel("llama-7b");
   double sum = 0;
   for (std::uint64_t layer = 0; layer < model.layers; ++layer) {
-    for (const Turn turn : {Turn::kForward, Turn::kBackward}) {
+    for (const PassDirection turn : {PassDirection::kForward, PassDirection::kBackward}) {
       sum += Operations(model, Operator::kAttention, turn, kBatch);
       sum += Operations(model, Operator::kMlp, turn, kBatch);
     }
   }
-  sum += Operations(model, Operator::kOutput, Turn::kBackward, kBatch);
+  sum += Operations(model, Operator::kOutput, PassDirection::kBackward, kBatch);
   const double norms = static_cast<double>((2 * model.layers + 1) * model.hidden);
   const double table = static_cast<double>(model.vocabulary * model.hidden);
   const double multiplied = static_cast<double>(CountParameters(model)) - norms - table;
@@ -81,19 +81,22 @@ TEST(Operations, OfAStep_AreSixPerParameterAndTokenAndAttention) {
 }
 
 TEST(Operations, OfALookUp_AreNone) {
-  EXPECT_EQ(Operations(*FindModel("gpt2"), Operator::kEmbedding, Turn::kForward, kBatch), 0);
+  EXPECT_EQ(Operations(*FindModel("gpt2"), Operator::kEmbedding, PassDirection::kForward, kBatch),
+            0);
   // OPT-350M multiplies the rows of its narrow table by a matrix.
-  EXPECT_EQ(Operations(*FindModel("opt-350m"), Operator::kEmbedding, Turn::kForward, kBatch),
-            2.0 * 1536 * 512 * 1024);
+  EXPECT_EQ(
+      Operations(*FindModel("opt-350m"), Operator::kEmbedding, PassDirection::kForward, kBatch),
+      2.0 * 1536 * 512 * 1024);
 }
 
 TEST(Operations, OfExperts_AreOfThoseThatATokenVisits) {
   Model model = *FindModel("llama-7b");
-  const double dense = Operations(model, Operator::kMlp, Turn::kForward, kBatch);
+  const double dense = Operations(model, Operator::kMlp, PassDirection::kForward, kBatch);
   model.experts = 8;
   model.experts_per_token = 2;
   const double router = 2.0 * 1536 * 8 * 4096;
-  EXPECT_DOUBLE_EQ(Operations(model, Operator::kMlp, Turn::kForward, kBatch), 2 * dense + router);
+  EXPECT_DOUBLE_EQ(Operations(model, Operator::kMlp, PassDirection::kForward, kBatch),
+                   2 * dense + router);
 }
 
 TEST(SavedBytes, OfExperts_AreOfEachVisitAndTheCopiesOfItsRow) {
@@ -109,18 +112,19 @@ TEST(SavedBytes, OfExperts_AreOfEachVisitAndTheCopiesOfItsRow) {
 TEST(Operations, AttentionThatSeesTheWholeSequence_TakesTwiceTheCausal) {
   const Model model = *FindModel("llama-7b");
   const double matrices = 2.0 * 1536 * 4 * 4096 * 4096;
-  const double causal = Operations(model, Operator::kAttention, Turn::kForward, kBatch) - matrices;
+  const double causal =
+      Operations(model, Operator::kAttention, PassDirection::kForward, kBatch) - matrices;
   EXPECT_DOUBLE_EQ(causal, 2.0 * 1536 * 512 * 4096);
   for (const Operator op : {Operator::kEncoderAttention, Operator::kCrossAttention}) {
-    EXPECT_DOUBLE_EQ(Operations(model, op, Turn::kForward, kBatch) - matrices, 2 * causal);
+    EXPECT_DOUBLE_EQ(Operations(model, op, PassDirection::kForward, kBatch) - matrices, 2 * causal);
   }
 }
 
 TEST(Operations, OfAClassifier_AreOfOneTokenOfEachSequence) {
   Model model = *FindModel("gpt2");
-  model.untrained.head = Head::kClassifier;
+  model.forecast_only.head = Head::kClassifier;
   model.classes = 10;
-  EXPECT_DOUBLE_EQ(Operations(model, Operator::kOutput, Turn::kBackward, kBatch),
+  EXPECT_DOUBLE_EQ(Operations(model, Operator::kOutput, PassDirection::kBackward, kBatch),
                    6.0 * 3 * 768 * 10);
 }
 
@@ -130,14 +134,15 @@ TEST(DeviceTraffic, OfMoreExpertsThanVisits_IsOfThoseVisited) {
   model.experts_per_token = 2;
   const Batch one = {.sequences = 1, .sequence_length = 1};
   const double weights = 2.0 * (2 * 3 * 4096 * 11008 + 64 * 4096);
-  EXPECT_NEAR(DeviceTraffic(model, Operator::kMlp, Turn::kForward, one) / weights, 1, 0.01);
+  EXPECT_NEAR(DeviceTraffic(model, Operator::kMlp, PassDirection::kForward, one) / weights, 1,
+              0.01);
 }
 
 TEST(DeviceTraffic, SmallBatches_AreBoundByReadingWeights) {
   const Model model = *FindModel("llama-7b");
   const Batch one = {.sequences = 1, .sequence_length = 1};
   const double weights = 2.0 * 3 * 4096 * 11008;
-  const double traffic = DeviceTraffic(model, Operator::kMlp, Turn::kForward, one);
+  const double traffic = DeviceTraffic(model, Operator::kMlp, PassDirection::kForward, one);
   EXPECT_GE(traffic, weights);
   EXPECT_LT(traffic, 1.01 * weights);
 }

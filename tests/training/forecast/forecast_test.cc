@@ -152,7 +152,7 @@ std::uint64_t OneStepLess(Change::Kind kind, std::uint64_t value, std::uint64_t 
 std::set<Change::Kind> CheckChanges(const Model& model, const Job& job) {
   std::set<Change::Kind> kinds;
   EXPECT_FALSE(FitsWith(model, job));
-  const absl::StatusOr<std::vector<Change>> changes = WhatWouldFit(model, job);
+  const absl::StatusOr<std::vector<Change>> changes = FittingChanges(model, job);
   EXPECT_TRUE(changes.ok()) << changes.status();
   if (!changes.ok()) return kinds;
   for (const Change& change : *changes) {
@@ -171,7 +171,7 @@ std::set<Change::Kind> CheckChanges(const Model& model, const Job& job) {
   return kinds;
 }
 
-TEST(WhatWouldFit, EachChange_IsTheSmallestThatFits) {
+TEST(FittingChanges, EachChange_IsTheSmallestThatFits) {
   using Kind = Change::Kind;
   const Job job = On("rtx-3090-24gb", 16);
   EXPECT_THAT(CheckChanges(*FindModel("opt-6.7b"), job),
@@ -179,7 +179,7 @@ TEST(WhatWouldFit, EachChange_IsTheSmallestThatFits) {
                   {Kind::kDeviceBytes, Kind::kHostBytes, Kind::kDiskBytes, Kind::kNodes}));
 }
 
-TEST(WhatWouldFit, OfTodaysEngine_EachChangeIsTheSmallestThatFits) {
+TEST(FittingChanges, OfTodaysEngine_EachChangeIsTheSmallestThatFits) {
   using Kind = Change::Kind;
   Job host_is_short = On("rtx-3090-24gb", 16);
   host_is_short.only_executable = true;
@@ -200,7 +200,7 @@ TEST(WhatWouldFit, OfTodaysEngine_EachChangeIsTheSmallestThatFits) {
   EXPECT_THAT(CheckChanges(*FindModel("gpt2-tiny"), tiny), ::testing::Contains(Kind::kDeviceBytes));
 }
 
-TEST(WhatWouldFit, DeviceAndHostAreShort_BothAreNamedTogether) {
+TEST(FittingChanges, DeviceAndHostAreShort_BothAreNamedTogether) {
   Job job = On("rtx-2060-6gb", 64);
   job.only_executable = true;
   job.hardware.reserved_bytes = 0;
@@ -214,7 +214,7 @@ TEST(WhatWouldFit, DeviceAndHostAreShort_BothAreNamedTogether) {
               ::testing::Not(::testing::Contains(Change::Kind::kDeviceAndHostBytes)));
 }
 
-TEST(WhatWouldFit, TooLongASequence_IsShortened) {
+TEST(FittingChanges, TooLongASequence_IsShortened) {
   Job job = On("rtx-2060-6gb", 64);
   job.batch = {.sequences = 1, .sequence_length = 1 << 20};
   EXPECT_THAT(CheckChanges(*FindModel("gpt2-xl"), job),
@@ -222,7 +222,7 @@ TEST(WhatWouldFit, TooLongASequence_IsShortened) {
 }
 
 // The batch is larger than any plan can name.
-TEST(WhatWouldFit, AnyBatch_IsAnsweredWithTheLargestThatFits) {
+TEST(FittingChanges, AnyBatch_IsAnsweredWithTheLargestThatFits) {
   const Model model = *FindModel("llama-7b");
   Job job = On("a100-80gb", 512);
   for (const bool only_executable : {false, true}) {

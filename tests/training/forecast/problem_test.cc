@@ -49,7 +49,7 @@ TEST(MakeProblem, EveryModelOfTheCatalogue_MakesAValidProblem) {
 TEST(MakeProblem, ForTheEngine_HasTheChunksOfTheTrainer) {
   Job job = A100s(2);
   job.only_executable = true;
-  const Model model = *TrainersOwn("mixtral-20m");
+  const Model model = *FindTrainerModel("mixtral-20m");
   job.batch.sequence_length = model.context;
   const zero::Layout layout = *TrainerLayout(model, job.optimizer, job.ranks);
   const HierarchyProblem problem = *MakeProblem(model, job);

@@ -44,8 +44,8 @@ class FollowingRun {
     for (int i = 0; i < count; ++i) {
       const double square = 1 + (step_ % 2 == 0 ? spread : -spread);
       ++step_;
-      const Followed followed = Follow(rules_, state_, step_,
-                                       SampleOf(noise, MicroBatchesOf(rules_, state_), square), {});
+      const BatchDecision followed = Follow(
+          rules_, state_, step_, SampleOf(noise, MicroBatchesOf(rules_, state_), square), {});
       state_ = followed.state;
       if (!followed.change) continue;
       changes_.push_back(*followed.change);
@@ -127,7 +127,7 @@ TEST(FollowNoise, OfAnUnknownUpdateCost_AsksAtReviewsAndKeepsTheFirstAnswer) {
     // At the first review there is no timing yet.
     const std::optional<double> cost =
         step == 16 ? std::nullopt : std::optional(step == 32 ? 16.0 : 1e6);
-    const Followed followed = Follow(rules, state, step, SampleOf(64, 1), cost);
+    const BatchDecision followed = Follow(rules, state, step, SampleOf(64, 1), cost);
     EXPECT_EQ(followed.change.has_value(), step == 32 || step == 48) << step;
     state = followed.state;
   }
@@ -137,7 +137,7 @@ TEST(FollowNoise, OfAnUnknownUpdateCost_AsksAtReviewsAndKeepsTheFirstAnswer) {
 
 TEST(FollowNoise, OfAnUpdateThatTookNoTime_KnowsThatItIsMeasured) {
   const FollowRules rules = {.batch = kBatch, .least = 1, .most = 64};
-  const Followed followed = Follow(rules, {.sequences = kBatch}, 16, SampleOf(64, 1), 0.0);
+  const BatchDecision followed = Follow(rules, {.sequences = kBatch}, 16, SampleOf(64, 1), 0.0);
   EXPECT_FALSE(NeedsUpdateCost(followed.state, 32));
 }
 
@@ -224,16 +224,16 @@ TEST(ChangeWords, OfAChange_HaveBothNumbersAndTheReasons) {
   EXPECT_THAT(words, HasSubstr("--lr times 1.41 by the square root rule"));
 }
 
-TEST(WriteFollowing, OfARun_HasItsBoundsStepsAndChanges) {
+TEST(WriteAutoBatchReport, OfARun_HasItsBoundsStepsAndChanges) {
   FollowingRun run(1, 64, 16);
   run.Steps(32, 64);
   base::JsonWriter json;
-  WriteFollowing(json, {.rules = run.rules(),
-                        .state = run.state(),
-                        .steps = 40,
-                        .sequences_done = 384,
-                        .step_micro_batches = {1, 2},
-                        .changes = run.changes()});
+  WriteAutoBatchReport(json, {.rules = run.rules(),
+                              .state = run.state(),
+                              .steps = 40,
+                              .sequences_done = 384,
+                              .step_micro_batches = {1, 2},
+                              .changes = run.changes()});
   const nlohmann::json written = nlohmann::json::parse(json.text());
   EXPECT_EQ(written["least"], 1);
   EXPECT_EQ(written["most"], 64);

@@ -19,7 +19,7 @@ TEST(Phase, AfterTwoSeconds_SaysHowFarItIsEveryFive) {
   std::vector<std::string> lines;
   Phase phase("loading r1", start);
   for (int ms = 0; ms <= 12'000; ms += 500) {
-    const HowFar far = {.done = static_cast<uint64_t>(ms) << 20, .of = uint64_t{40} << 30};
+    const PhaseProgress far = {.done = static_cast<uint64_t>(ms) << 20, .of = uint64_t{40} << 30};
     const std::optional<std::string> line = phase.LineAt(start + milliseconds(ms), far);
     if (line.has_value()) lines.push_back(*line);
   }
@@ -31,7 +31,7 @@ TEST(Phase, AfterTwoSeconds_SaysHowFarItIsEveryFive) {
 TEST(Phase, OfThings_CountsThem) {
   const Phase::Clock::time_point start;
   Phase phase("validation", start);
-  const HowFar far = {.done = 4, .of = 80, .unit = "micro-batches"};
+  const PhaseProgress far = {.done = 4, .of = 80, .unit = "micro-batches"};
   EXPECT_EQ(phase.LineAt(start + milliseconds(1999), far), std::nullopt);
   EXPECT_THAT(phase.LineAt(start + milliseconds(2000), far),
               Optional(std::string("geminid-train: validation: 4 of 80 micro-batches, 2 s so far")));
@@ -53,7 +53,8 @@ TEST(PhaseTeller, DuringOneCall_SaysHowFarItIs) {
   PhaseTeller teller([&](const std::string& line) {
     if (std::exchange(first, false)) said.set_value(line);
   }, kNone);
-  const InPhase phase(&teller, "saving", [] { return HowFar{.done = 1, .of = 3, .unit = "files"}; });
+  const InPhase phase(&teller, "saving",
+                      [] { return PhaseProgress{.done = 1, .of = 3, .unit = "files"}; });
   EXPECT_THAT(said.get_future().get(), StartsWith("geminid-train: saving: 1 of 3 files, "));
 }
 
@@ -73,7 +74,10 @@ TEST(PhaseTeller, BeginningAnotherPhase_EndsTheOneBefore) {
 
 TEST(PhaseTeller, WithNobodyToTell_AsksNobody) {
   PhaseTeller teller(nullptr);
-  const InPhase phase(&teller, "saving", []() -> HowFar { ADD_FAILURE() << "asked"; return {}; });
+  const InPhase phase(&teller, "saving", []() -> PhaseProgress {
+    ADD_FAILURE() << "asked";
+    return {};
+  });
 }
 
 }  // namespace

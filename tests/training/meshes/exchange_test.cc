@@ -97,7 +97,7 @@ std::vector<Counted> Count(collectives::TensorGroups& groups) {
   return counted;
 }
 
-void ExpectCounted(const std::vector<Exchange>& exchanges, Exchange::Turn Exchange::*turn,
+void ExpectCounted(const std::vector<Exchange>& exchanges, Exchange::PassTraffic Exchange::*turn,
                    const std::vector<Counted>& before, const std::vector<Counted>& after,
                    const GridCase& c) {
   ASSERT_EQ(exchanges.size(), after.size()) << c;
@@ -106,7 +106,7 @@ void ExpectCounted(const std::vector<Exchange>& exchanges, Exchange::Turn Exchan
       return e.group == after[i].group;
     });
     ASSERT_NE(exchange, exchanges.end()) << c;
-    const Exchange::Turn& expected = (*exchange).*turn;
+    const Exchange::PassTraffic& expected = (*exchange).*turn;
     EXPECT_DOUBLE_EQ(after[i].bytes - before[i].bytes, expected.elements * sizeof(float)) << c;
     EXPECT_EQ(after[i].calls - before[i].calls, static_cast<std::uint64_t>(expected.calls)) << c;
   }

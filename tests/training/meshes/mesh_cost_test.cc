@@ -193,7 +193,7 @@ TEST(InFlightInHalves, OfOneMicroBatchAtATime_IsTheMostOfItsParts) {
                              {{kForward, 0, 0}, {kForward, 1, 0}, {kForward, 0, 1}}),
             1.5);
   // A token has 2 H and 2 q + 2 kv, and 2 H and 2 I, beside what norms and softmax keep.
-  const CutWork work(model, job, mesh, range, 1);
+  const MeshRankWork work(model, job, mesh, range, 1);
   const double tokens = static_cast<double>(job.batch.tokens());
   EXPECT_EQ(static_cast<double>(work.LaterBytesOf(forecast::Operator::kAttention)),
             2 * tokens * 6 * 768);

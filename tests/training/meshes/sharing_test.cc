@@ -6,8 +6,8 @@
 #include <string>
 
 #include "training/meshes/choose.h"
-#include "training/meshes/cut_work.h"
 #include "training/meshes/links.h"
+#include "training/meshes/mesh_rank_work.h"
 
 namespace geminid::parallel {
 namespace {
@@ -26,12 +26,12 @@ forecast::Job JobOf(std::uint32_t nodes, std::uint32_t ranks) {
 }
 
 // Three chunks of 5 bytes each, gathered twice. Two of them are also reduced.
-constexpr forecast::Gathered kPass = {.bytes = 40,
-                                      .collectives = 8,
-                                      .gather_bytes = 30,
-                                      .gathers = 6,
-                                      .chunk_bytes = 15,
-                                      .chunks = 3};
+constexpr forecast::GatherTraffic kPass = {.bytes = 40,
+                                           .collectives = 8,
+                                           .gather_bytes = 30,
+                                           .gathers = 6,
+                                           .chunk_bytes = 15,
+                                           .chunks = 3};
 constexpr std::uint64_t kMicroBatches = 3;
 
 TEST(SharingOf, WithoutHosts_IsOverAllRanks) {

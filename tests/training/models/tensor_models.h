@@ -50,7 +50,7 @@ inline std::vector<ModelConfig> CutModels() {
 
 // Calls a function for each element of a piece with its index in the whole and in the block.
 template <typename Call>
-void ForPiece(const BlockPiece& piece, const Call& call) {
+void ForPiece(const BlockRectangle& piece, const Call& call) {
   for (uint64_t row = 0; row < piece.rows; ++row) {
     for (uint64_t column = 0; column < piece.columns; ++column) {
       call(piece.whole_first + row * piece.whole_stride + column,
@@ -63,7 +63,7 @@ void ForPiece(const BlockPiece& piece, const Call& call) {
 template <typename Element, typename Whole>
 std::vector<Element> BlockOf(const TensorBlock& block, const Whole& whole) {
   std::vector<Element> values(block.spec.elements());
-  for (const BlockPiece& piece : block.pieces) {
+  for (const BlockRectangle& piece : block.pieces) {
     const std::span<const Element> from = whole(piece.whole);
     ForPiece(piece, [&](uint64_t there, uint64_t here) { values[here] = from[there]; });
   }

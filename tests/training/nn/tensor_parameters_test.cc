@@ -29,7 +29,7 @@ TEST(MakeTensorParameters, OverAllRanks_KeepEachElementOnce) {
       for (const ParameterSpec& spec : whole) kept.emplace_back(spec.elements());
       for (int rank = 0; rank < grid.ranks(); ++rank) {
         for (const TensorBlock& block : Made(config, grid, rank).blocks) {
-          for (const BlockPiece& piece : block.pieces) {
+          for (const BlockRectangle& piece : block.pieces) {
             ForPiece(piece, [&](uint64_t element, uint64_t /*here*/) {
               kept[static_cast<size_t>(piece.whole)].at(element) += block.keeps ? 1 : 0;
             });
@@ -56,7 +56,7 @@ TEST(MakeTensorParameters, OfAnyRank_HaveBlocksOfOneSizeWithoutOverlap) {
           EXPECT_EQ(block.spec.shape, first.blocks[i].spec.shape);
           EXPECT_EQ(block.whole, first.blocks[i].whole);
           std::vector<int> taken(block.spec.elements());
-          for (const BlockPiece& piece : block.pieces) {
+          for (const BlockRectangle& piece : block.pieces) {
             ForPiece(piece, [&](uint64_t /*there*/, uint64_t here) { ++taken.at(here); });
           }
           EXPECT_LE(*std::ranges::max_element(taken), 1) << block.spec.name;
@@ -69,7 +69,7 @@ TEST(MakeTensorParameters, OfAnyRank_HaveBlocksOfOneSizeWithoutOverlap) {
 TEST(MakeTensorParameters, OfTwoRanksInALine_HaveHalfOfEachMatrixAndAllOfTheNorms) {
   const ModelConfig config = CutLlama();
   const TensorParameters made = Made(config, *TensorGrid::Make(TensorMode::k1D, 2), 1);
-  const TensorHalf& attention = made.attention[0];
+  const TensorSublayer& attention = made.attention[0];
   const TensorBlock& qkv = made.blocks[static_cast<size_t>(attention.w1)];
   EXPECT_EQ(qkv.spec.shape, (std::vector<int64_t>{3 * 36, 72}));
   EXPECT_EQ(qkv.spec.name,

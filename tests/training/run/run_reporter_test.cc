@@ -67,7 +67,7 @@ TEST_F(RunReporterTest, OfARunThatFollowsNoise_HasItsChanges) {
                     .micro_batches = 2,
                     .change = BatchChange{.step = 2, .from = 2, .to = 4, .batch = kBatch}},
                    course);
-  const BatchFollowing& following = *reporter.report().following;
+  const AutoBatchReport& following = *reporter.report().following;
   EXPECT_THAT(following.step_micro_batches, ElementsAre(1, 2));
   ASSERT_EQ(following.changes.size(), 1u);
   EXPECT_EQ(following.steps, course.steps());

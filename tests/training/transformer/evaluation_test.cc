@@ -70,21 +70,21 @@ TEST_P(Evaluation, NextLogitsOfRememberedTokens_HaveTheBitsOfAllComputedAgain) {
     const std::span<const int32_t> tokens = batch.tokens;
     for (const std::vector<size_t>& pieces :
          std::vector<std::vector<size_t>>{{9}, {4, 1, 1, 1, 2}, {1, 1, 1, 6}}) {
-      auto remembered = model->Remember(parameters, 9);
-      ASSERT_TRUE(remembered.ok()) << remembered.status();
-      EXPECT_GE(parameters.workspace().in_use_bytes(), RememberedBytes(config(), type, 9));
+      auto cache = model->MakeKeyValueCache(parameters, 9);
+      ASSERT_TRUE(cache.ok()) << cache.status();
+      EXPECT_GE(parameters.workspace().in_use_bytes(), KeyValueCacheBytes(config(), type, 9));
       size_t done = 0;
       for (const size_t piece : pieces) {
-        const auto more = model->NextLogits(parameters, tokens.subspan(done, piece), piece - 1,
-                                            remembered->get());
+        const auto more =
+            model->NextLogits(parameters, tokens.subspan(done, piece), piece - 1, cache->get());
         ASSERT_TRUE(more.ok()) << more.status();
         done += piece;
-        EXPECT_EQ((*remembered)->count(), done);
+        EXPECT_EQ((*cache)->count(), done);
         const auto again = model->NextLogits(parameters, tokens, done - 1);
         ASSERT_TRUE(again.ok());
         EXPECT_EQ(*more, *again) << done;
       }
-      const auto beyond = model->NextLogits(parameters, tokens.subspan(0, 1), 0, remembered->get());
+      const auto beyond = model->NextLogits(parameters, tokens.subspan(0, 1), 0, cache->get());
       EXPECT_EQ(beyond.status().code(), absl::StatusCode::kInvalidArgument);
     }
     EXPECT_EQ(parameters.workspace().blocks(), 0u);

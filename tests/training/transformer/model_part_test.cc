@@ -12,7 +12,7 @@
 #include "tests/training/models/dense_parameters.h"
 #include "tests/training/models/tiny_models.h"
 #include "tests/training/nn/parallel/counting_memory.h"
-#include "training/nn/parallel/sequence/head_swap.h"
+#include "training/nn/parallel/sequence/ulysses_exchange.h"
 #include "training/nn/parallel/sequence/zigzag.h"
 #include "training/nn/sequence_ring.h"
 #include "training/settings/rank_share.h"
@@ -102,7 +102,7 @@ Held Whole(const ModelConfig& config, DataType type) {
 
 // A part with the values of the whole model.
 Held Part(const ModelConfig& config, DataType type, const ModelPart& part, Held& whole,
-          const SequenceCut& cut = {}, collectives::Communicator* experts = nullptr) {
+          const SequenceExchange& cut = {}, collectives::Communicator* experts = nullptr) {
   Held held{MakeTransformerPart(config, type, part, {}, nullptr, HostKernels(), cut, experts),
             nullptr};
   const auto& specs = held.model->parameters().specs;
@@ -312,16 +312,16 @@ Batch PieceOf(const Batch& batch, const Positions& positions, size_t length) {
 
 // The exchange with which a rank attends, and the positions of its tokens.
 struct Cut {
-  std::unique_ptr<collectives::HeadSwap> swap = nullptr;
+  std::unique_ptr<collectives::UlyssesExchange> swap = nullptr;
   std::unique_ptr<SequenceRing> ring = nullptr;
   Positions positions = {};
 
-  SequenceCut view() const { return {.swap = swap.get(), .ring = ring.get()}; }
+  SequenceExchange view() const { return {.swap = swap.get(), .ring = ring.get()}; }
 };
 
 Cut Swapped(collectives::Communicator& ranks, size_t context) {
   const auto rank = static_cast<size_t>(ranks.Rank());
-  return {.swap = std::make_unique<collectives::HeadSwap>(&ranks),
+  return {.swap = std::make_unique<collectives::UlyssesExchange>(&ranks),
           .positions = {.first = rank * context / static_cast<size_t>(ranks.WorldSize())}};
 }
 
@@ -347,7 +347,7 @@ void ExpectWithinBounds(const ModelConfig& config, const MicroBatchShape& mine, 
   } else {
     ModelConfig half = config;
     half.layers = 0;
-    bound += HeadSwapBytesBound(config, DataType::kFloat32, mine, pieces) +
+    bound += UlyssesExchangeBytesBound(config, DataType::kFloat32, mine, pieces) +
              WorkspaceBytesBound(half, DataType::kFloat32,
                                  {.sequences = mine.sequences, .sequence_length = config.context});
   }

@@ -58,7 +58,7 @@ struct CutModel {
 
 // `whole` has the values.
 absl::StatusOr<CutModel> Cut(const ModelConfig& config, DataType type, const ModelPart& part,
-                             const TensorSurroundings& around, Whole& whole) {
+                             const TensorDependencies& around, Whole& whole) {
   CutModel cut;
   GEMINID_ASSIGN_OR_RETURN(
       cut.blocks, MakeTensorParameters(config, part, around.groups.grid(), around.groups.rank()));
@@ -82,7 +82,7 @@ absl::StatusOr<CutModel> Cut(const ModelConfig& config, DataType type, const Mod
 
 // Calls `body` on every rank of a grid, each on its own thread.
 void OnGrid(const TensorGrid& grid,
-            const std::function<void(const TensorSurroundings& around)>& body) {
+            const std::function<void(const TensorDependencies& around)>& body) {
   auto world = collectives::LocalBackend().connect(grid.ranks(), absl::Seconds(60));
   collectives::ForEachRank(world, [&](collectives::Communicator& ranks) {
     auto groups = collectives::TensorGroups::Connect(grid, ranks);
@@ -94,7 +94,7 @@ void OnGrid(const TensorGrid& grid,
 // The same with a whole model, cut.
 void OnGrid(const TensorGrid& grid, const ModelConfig& config, DataType type, Whole& whole,
             const std::function<void(int rank, CutModel&)>& body) {
-  OnGrid(grid, [&](const TensorSurroundings& around) {
+  OnGrid(grid, [&](const TensorDependencies& around) {
     auto cut = Cut(config, type, WholeModel(config), around, whole);
     ASSERT_TRUE(cut.ok()) << cut.status();
     body(around.groups.rank(), *cut);
@@ -141,7 +141,7 @@ TEST_P(TensorTransformerOf, KeptActivations_ChangeNoBit) {
     const Batch batch = RandomBatch(config, kShape, 3);
     MicroBatch keeps = batch.view();
     keeps.keeps_activations = true;
-    OnGrid(GetParam(), [&](const TensorSurroundings& around) {
+    OnGrid(GetParam(), [&](const TensorDependencies& around) {
       const auto cut = [&] {
         return *Cut(config, DataType::kBFloat16, WholeModel(config), around, whole);
       };
@@ -214,7 +214,7 @@ TEST_P(TensorTransformerOf, InParts_HasTheBitsOfOnePart) {
   const Batch batch = RandomBatch(config, kShape, 3);
   const ModelPart first = {.first_layer = 0, .layers = 1, .embeds = true, .outputs = false};
   const ModelPart second = {.first_layer = 1, .layers = 1, .embeds = false, .outputs = true};
-  OnGrid(GetParam(), [&](const TensorSurroundings& around) {
+  OnGrid(GetParam(), [&](const TensorDependencies& around) {
     auto all = Cut(config, kType, WholeModel(config), around, whole);
     auto one = Cut(config, kType, first, around, whole);
     auto two = Cut(config, kType, second, around, whole);
@@ -248,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, TensorTransformerOf, testing::ValuesIn(GridsOfLa
                          });
 
 TEST(TensorTransformer, OfSequencesThatCannotBeCut_IsRefused) {
-  OnGrid(*TensorGrid::Make(TensorMode::k2D, 4), [](const TensorSurroundings& around) {
+  OnGrid(*TensorGrid::Make(TensorMode::k2D, 4), [](const TensorDependencies& around) {
     const ModelConfig config = CutGpt2();
     const auto blocks = MakeTensorParameters(config, WholeModel(config), around.groups.grid(),
                                              around.groups.rank());

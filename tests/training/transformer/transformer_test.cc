@@ -419,7 +419,8 @@ TEST(TransformerOfMaskedTokens, ThatIsAnEncoder_SeesTheTokensAfterATokenAndWrite
   EXPECT_GT(std::abs(*model->Evaluate(parameters, batch.view()) - loss), 1e-4);
   EXPECT_EQ(model->NextLogits(parameters, batch.tokens, 0).status().code(),
             absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(model->Remember(parameters, 9).status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(model->MakeKeyValueCache(parameters, 9).status().code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 bool IsBFloat16(double value) {

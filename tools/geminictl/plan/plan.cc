@@ -35,7 +35,7 @@ absl::StatusOr<PlanAnswer> AnswerForTrace(const PlanRequest& request) {
         answer.least_host_bytes,
         forecast::LeastHostBytes(forecast::MakeProblem(trace, request.job), request.job));
   } else {
-    GEMINID_ASSIGN_OR_RETURN(answer.changes, forecast::WhatWouldFit(trace, request.job));
+    GEMINID_ASSIGN_OR_RETURN(answer.changes, forecast::FittingChanges(trace, request.job));
   }
   return answer;
 }
@@ -43,7 +43,7 @@ absl::StatusOr<PlanAnswer> AnswerForTrace(const PlanRequest& request) {
 // The model is too large for a plan with numbers: adds the changes with which it would fit.
 absl::Status WithChanges(const absl::Status& status, const PlanRequest& request) {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<forecast::Change> changes,
-                           forecast::WhatWouldFit(*request.model, request.job));
+                           forecast::FittingChanges(*request.model, request.job));
   std::string text(status.message());
   for (const forecast::Change& change : changes) {
     absl::StrAppend(&text, &change == &changes.front() ? "; it fits with " : ", or with ",
@@ -67,7 +67,7 @@ absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
   if (answer.forecast.fits()) {
     GEMINID_ASSIGN_OR_RETURN(answer.least_host_bytes, forecast::LeastHostBytes(model, request.job));
   } else {
-    GEMINID_ASSIGN_OR_RETURN(answer.changes, forecast::WhatWouldFit(model, request.job));
+    GEMINID_ASSIGN_OR_RETURN(answer.changes, forecast::FittingChanges(model, request.job));
   }
   answer.model = model;
   return answer;

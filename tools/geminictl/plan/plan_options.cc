@@ -83,7 +83,7 @@ absl::Status CheckNoShape(const PlanFlags& flags) {
 
 // Adds a note if geminid-train has this published model with another vocabulary.
 void NoteTrainersOwn(const forecast::Model& model, std::vector<std::string>* notes) {
-  const forecast::Model* const own = forecast::TrainersOwn(model.name);
+  const forecast::Model* const own = forecast::FindTrainerModel(model.name);
   if (own == nullptr || own->vocabulary == model.vocabulary) return;
   notes->push_back(absl::StrFormat(
       "This is the published model; geminid-train's %s has its shape with a vocabulary of %d, "

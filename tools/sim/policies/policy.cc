@@ -134,10 +134,10 @@ absl::StatusOr<Schedule> Rival(const Trace& trace, const PolicySpec& policy) {
     case PolicyKind::kGemini:
       // AutoPlacementPolicy in its steady state: victims by the next use that warm-up recorded,
       // farthest first, looking to the end of the iteration only; they are moved to the host.
-      rule.leaves = CacheRule::Leaves::kLastNeeded;
+      rule.eviction = CacheRule::EvictionRule::kLastNeeded;
       break;
     default:
-      rule.leaves = CacheRule::Leaves::kLeastRecent;
+      rule.eviction = CacheRule::EvictionRule::kLeastRecent;
   }
   return OnDemand(trace, *problem, rule, /*copies_back=*/policy.kind == PolicyKind::kGemini);
 }

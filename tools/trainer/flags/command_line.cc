@@ -150,22 +150,22 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   return ParseTypes(flags, options);
 }
 
-using Given = std::function<bool(const std::string& flag)>;
+using IsFlagGiven = std::function<bool(const std::string& flag)>;
 
-absl::Status AddEffects(std::span<const FlagEffect> effects, const Flags& flags, const Given& given,
-                        std::vector<std::string>* notes) {
+absl::Status AddEffects(std::span<const FlagEffect> effects, const Flags& flags,
+                        const IsFlagGiven& given, std::vector<std::string>* notes) {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> said,
                            CheckEffects(effects, flags, given));
   notes->insert(notes->end(), said.begin(), said.end());
   return absl::OkStatus();
 }
 
-Given GivenTo(const CLI::App& app) {
+IsFlagGiven GivenTo(const CLI::App& app) {
   return [&app](const std::string& flag) { return app.get_option(flag)->count() > 0; };
 }
 
 // `notes` receives remarks about the flags.
-absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
+absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const IsFlagGiven& given,
                                           std::vector<std::string>* notes) {
   TrainOptions options;
   for (const FlagEffect& effect : TrainingEffects()) {
@@ -247,7 +247,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     line.is_host = true;
   } else if (generate->parsed()) {
     line.notes = RepeatedFlags(*generate);
-    const Given given = GivenTo(*generate);
+    const IsFlagGiven given = GivenTo(*generate);
     GEMINID_RETURN_IF_ERROR(FillTypes(given, &flags));
     GEMINID_RETURN_IF_ERROR(AddEffects(GeneratingEffects(), flags, given, &line.notes));
     GEMINID_ASSIGN_OR_RETURN(line.generate, ReadGenerate(flags));

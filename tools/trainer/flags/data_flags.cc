@@ -135,7 +135,7 @@ absl::Status ParseValidation(const Flags& flags, TrainOptions* options) {
 
 void AddDataFlags(CLI::App* app, Flags* flags) {
   for (const FlagSpec& flag : kPathFlags) {
-    AddFlag(app, flags, "Data", flag, Repeated::kAllCount);
+    AddFlag(app, flags, "Data", flag, RepeatRule::kAllCount);
   }
   AddFlags(app, flags, "Data", kDataFlags);
 }

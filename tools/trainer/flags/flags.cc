@@ -8,10 +8,10 @@
 namespace geminid::trainer {
 
 void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec,
-             Repeated repeated) {
+             RepeatRule repeated) {
   CLI::Option* option = app->add_option(spec.name, flags->*spec.value, spec.help);
   option->group(group)->type_name(spec.type)->capture_default_str();
-  if (repeated == Repeated::kAllCount) {
+  if (repeated == RepeatRule::kAllCount) {
     option->join(kBetweenValues);
   } else {
     option->take_last();

@@ -63,12 +63,12 @@ struct FlagSpec {
   const char* help;
 };
 
-enum class Repeated { kLastCounts, kAllCount };
+enum class RepeatRule { kLastCounts, kAllCount };
 
 // If a flag is given several times, the last value wins, so that scripts can add to a command line;
 // RepeatedFlags reports these flags. `app` and `flags` outlive the parsing.
 void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec,
-             Repeated repeated = Repeated::kLastCounts);
+             RepeatRule repeated = RepeatRule::kLastCounts);
 void AddFlags(CLI::App* app, Flags* flags, const char* group, std::span<const FlagSpec> specs);
 
 // One line for each flag with several values of which only the last counts.

@@ -94,8 +94,8 @@ absl::Status TellIfRefused(Ranks& ranks, absl::Status status) {
 }
 // FloatBlock::Allocate; tells the other ranks if it is refused.
 template <typename Ranks>
-absl::StatusOr<FloatBlock> TakeOrTell(Ranks& ranks, Memory& memory, std::string_view what,
-                                      size_t elements) {
+absl::StatusOr<FloatBlock> AllocateOrTellRanks(Ranks& ranks, Memory& memory, std::string_view what,
+                                               size_t elements) {
   absl::StatusOr<FloatBlock> taken = FloatBlock::Allocate(memory, what, elements);
   (void)TellIfRefused(ranks, taken.status());
   return taken;

@@ -412,8 +412,8 @@ TEST_F(HostRegistryTest, Memory_IsRegisteredInPiecesInTheBackground) {
 
 TEST_F(HostRegistryTest, Observer_IsToldOfEachPiece) {
   std::mutex mutex;
-  std::vector<HostPieces> told;
-  HostRegistry registry(context_, kPiece, [&](const HostPieces& now) {
+  std::vector<HostRegistrationCounts> told;
+  HostRegistry registry(context_, kPiece, [&](const HostRegistrationCounts& now) {
     const std::lock_guard lock(mutex);
     told.push_back(now);
   });

@@ -229,14 +229,14 @@ TEST_F(DirectorTest, PlanThatMovesWhatOperatorsKeepHolding_IsFoundOut) {
   plan.moments.resize(3);
   plan.moments[0].loads = {{0, 0, 0}};
   plan.moments[1] = {.loads = {{1, 10, 1}}, .drops = {{1, false, 2}}};
-  EXPECT_FALSE(MovesWhatIsKept(PlannedRun(plan, trace, 0), moments));
+  EXPECT_FALSE(MovesHeldChunks(PlannedRun(plan, trace, 0), moments));
   // Between the last two moments no operator holds the chunk, so it may move.
   plan.moments[1].drops.push_back({0, false, 2});
   plan.moments[2].loads = {{0, 20, 2}};
-  EXPECT_FALSE(MovesWhatIsKept(PlannedRun(plan, trace, 0), moments));
+  EXPECT_FALSE(MovesHeldChunks(PlannedRun(plan, trace, 0), moments));
   plan.moments[0].drops = {{0, false, 1}};
   plan.moments[1].loads.push_back({0, 20, 1});
-  EXPECT_TRUE(MovesWhatIsKept(PlannedRun(plan, trace, 0), moments));
+  EXPECT_TRUE(MovesHeldChunks(PlannedRun(plan, trace, 0), moments));
 }
 
 TEST_F(DirectorTest, ChangedWeights_LeaveNothingOfAnEvaluation) {

@@ -121,8 +121,8 @@ struct World {
     if (absl::IsResourceExhausted(plan.status())) return std::nullopt;
     if (!plan.ok()) throw Defect("planner: " + std::string(plan.status().message()));
     PlannedRun run(FromPlanner(*plan), trace.moments, 0);
-    if (MovesWhatIsKept(run, meeting.moments[0])) return std::nullopt;
-    if (stays && !KeepsWhatStays(run.plan(), {.chunks = chunks})) return std::nullopt;
+    if (MovesHeldChunks(run, meeting.moments[0])) return std::nullopt;
+    if (stays && !KeepsStayingWeights(run.plan(), {.chunks = chunks})) return std::nullopt;
     const bool homes = !evaluation && !stays && policy != planner::Policy::kCpu;
     if (auto found = homes ? HomesOf(trace) : std::nullopt) run.PlaceAtHome(*std::move(found));
     return run;
@@ -462,7 +462,7 @@ class Rank {
     return again;
   }
 
-  Placer::Held HeldByOthers(const std::vector<uint32_t>& chunks) const {
+  Placer::IsHeld HeldByOthers(const std::vector<uint32_t>& chunks) const {
     return [this, chunks](uint32_t chunk) {
       const bool mine = std::ranges::find(chunks, chunk) != chunks.end();
       return director_.holders(chunk) > (mine ? 1 : 0);
@@ -496,7 +496,7 @@ class Rank {
     const uint64_t planned =
         director_.following() ? director_.followed().workspace_bytes(director_.moment()) : 0;
     world_.result.evaluated_by_plan += director_.following() && evaluate ? 1 : 0;
-    const Placer::Held held = HeldByOthers(chunks);
+    const Placer::IsHeld held = HeldByOthers(chunks);
     Run(placer_.Reserve(top_units_ * kUnit, planned, held));
     if (!director_.following() || workspace_grew_) {
       // Sometimes there is no host memory for this.

@@ -153,12 +153,12 @@ TEST(WithWhatStays, WhereOthersUseTheRest_HasAllWeightsInAllMoments) {
   EXPECT_EQ(BytesGatheredOnce(trace, kStaying), kBytes);
 }
 
-TEST(KeepsWhatStays, OfAPlanThatLoadsAWeight_IsFalse) {
+TEST(KeepsStayingWeights, OfAPlanThatLoadsAWeight_IsFalse) {
   const Trace trace = TwoWeights();
-  EXPECT_TRUE(KeepsWhatStays(PlanOf(trace).plan(), kStaying));
+  EXPECT_TRUE(KeepsStayingWeights(PlanOf(trace).plan(), kStaying));
   Plan moves = PlanOf(trace).plan();
   moves.moments[1].loads = {{0, 20, 1}};
-  EXPECT_FALSE(KeepsWhatStays(moves, kStaying));
+  EXPECT_FALSE(KeepsStayingWeights(moves, kStaying));
 }
 
 TEST(BytesGatheredOnce, OfATrace_AreThoseOfTheTrainedWeightsItUses) {

@@ -222,7 +222,7 @@ TEST_F(DiskStateTest, ThreadsThatTakeTurns_ReadEachGranuleOnceATurn) {
   constexpr int kTurns = 50;
   const auto read = [&](uint32_t granule) {
     for (int turn = 0; turn < kTurns; ++turn) {
-      const std::unique_lock<std::mutex> mine = disk->Turn();
+      const std::unique_lock<std::mutex> mine = disk->LockDisk();
       for (int part = 0; part < 5; ++part) EXPECT_EQ(Get(disk.get(), Granule(granule)), 0);
     }
   };

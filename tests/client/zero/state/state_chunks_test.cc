@@ -41,7 +41,7 @@ TEST_F(StateChunksTest, WhatHasNoHome_LeavesTheArenaAndComesBackAsItWas) {
   EXPECT_EQ(*address, std::byte{0});
   std::fill_n(address, kBytes, std::byte{7});
   ASSERT_TRUE(chunks_->PrepareToLeave().ok());
-  EXPECT_EQ(chunks_->all().size(), 5u);  // each has a refuge, and there is a note
+  EXPECT_EQ(chunks_->all().size(), 5u);  // each has a swap chunk, and there is a note
   ASSERT_TRUE(chunks_->Leave().ok());
   EXPECT_EQ(session_->ResidencyOf(ids[1]), geminid::Residency::kAbsent);
   ASSERT_TRUE(chunks_->Return().ok());
@@ -93,8 +93,8 @@ TEST_F(StateChunksTest, WhatStaysOnTheHost_IsInItsRefuge) {
   ASSERT_TRUE(chunks_->MoveIn(ids).ok());
   ASSERT_TRUE(chunks_->PrepareToLeave().ok());
   ASSERT_TRUE(chunks_->Leave().ok());
-  const std::map<ChunkId, ChunkId> refuges = chunks_->StayOnHost();
-  EXPECT_EQ(refuges.at(ids[0]), ids[0]);
+  const std::map<ChunkId, ChunkId> swap_chunks = chunks_->StayOnHost();
+  EXPECT_EQ(swap_chunks.at(ids[0]), ids[0]);
   EXPECT_EQ(chunks_->device_bytes(), 0u);
 }
 

@@ -394,7 +394,7 @@ TEST_F(CloseInSlices, OfASessionThatEnds_AreFinishedByTheNextDaemon) {
 // A job yields to another, and continues after it.
 TEST_F(EngineDeaths, InGivingAnArenaBack_LeaveAJobThatGoesOn) {
   SessionId low{};
-  const RankAsk ask = {.priority = -1, .device_bytes = 2 * kArenaBytes, .preemptible = true};
+  const RankRequest ask = {.priority = -1, .device_bytes = 2 * kArenaBytes, .preemptible = true};
   const auto release = [&](World& world) {
     const absl::StatusOr<Releases> releases = world.engine().ReleaseArena(low, world.now());
     ASSERT_TRUE(releases.ok()) << releases.status();
@@ -406,7 +406,7 @@ TEST_F(EngineDeaths, InGivingAnArenaBack_LeaveAJobThatGoesOn) {
         ASSERT_TRUE(world.engine().Admit(low, "", ask, 1, world.now()).ok());
         ASSERT_TRUE(world.engine().CreateArena(low, ask.device_bytes).ok());
         const SessionId high = world.Open(SpecOf("high"));
-        RankAsk more = ask;
+        RankRequest more = ask;
         more.priority = 0;
         ASSERT_TRUE(world.engine().Admit(high, "", more, 1, world.now()).ok());
         ASSERT_TRUE(world.tables().yields[low]);
@@ -417,7 +417,7 @@ TEST_F(EngineDeaths, InGivingAnArenaBack_LeaveAJobThatGoesOn) {
         if (died && world.HasArena(low)) release(world);
         for (const SessionSnapshot& session : world.engine().Sessions()) {
           if (session.id == low) continue;
-          RankAsk more = ask;
+          RankRequest more = ask;
           more.priority = 0;
           EXPECT_EQ(world.engine().Admit(session.id, "", more, 1, world.now())->state,
                     JobState::kRunning);

@@ -182,7 +182,7 @@ TEST_F(EngineSuccessors, WhatIsKept_CountsForTheSuccessorsAdmission) {
   }();
   const uint64_t device_bytes = options_.devices[0].capacity_bytes;
   const SessionId session = Open(spec);
-  const RankAsk ask = {.device_bytes = device_bytes, .host_bytes = 5000, .may_wait = false};
+  const RankRequest ask = {.device_bytes = device_bytes, .host_bytes = 5000, .may_wait = false};
   ASSERT_TRUE(engine_->Admit(session, "run-1", ask, 1, now_).ok());
   ASSERT_TRUE(engine_->CreateArena(session, device_bytes).ok());
   Add(session, ChunkKind::kWeight, 5000);
@@ -230,11 +230,11 @@ class EngineSuccessorsOfHeldJob : public EngineSuccessors {
     ASSERT_TRUE(Hold(true).ok());
     ASSERT_EQ(Ask().state, JobState::kYielding);
   }
-  JobStanding Ask() {
-    const RankAsk ask = {.device_bytes = 16 * kSlot, .preemptible = true};
+  JobStatus Ask() {
+    const RankRequest ask = {.device_bytes = 16 * kSlot, .preemptible = true};
     const auto standing = engine_->Admit(session_, OfRun().run, ask, 1, now_);
     EXPECT_TRUE(standing.ok()) << standing.status();
-    return standing.value_or(JobStanding{});
+    return standing.value_or(JobStatus{});
   }
   absl::Status Hold(bool hold) {
     return engine_->HoldJob(engine_->jobs().JobOf(session_), hold, now_);
@@ -253,7 +253,7 @@ TEST_F(EngineSuccessorsOfHeldJob, ReplacementRanks_WaitUntilTheOperatorLetsThemG
   Yield();
   for (int deaths = 1; deaths <= 2; ++deaths) {
     Succeed(session_);
-    const JobStanding standing = Ask();
+    const JobStatus standing = Ask();
     EXPECT_EQ(standing.state, JobState::kQueued);
     EXPECT_THAT(standing.reason, HasSubstr("the operator holds it"));
   }
@@ -300,7 +300,7 @@ TEST_F(EngineSuccessorsOfHeldJob, ArenaInWhichNothingIsLeft_IsGivenBackAtTheDeat
 TEST_F(EngineSuccessors, ArenaOfAJobThatWasNotAskedForIt_StaysForTheNextClient) {
   const SessionId session = OpenWithArena(16, OfRun());
   Make(session, State(), 1);
-  const RankAsk ask = {.device_bytes = 16 * kSlot, .preemptible = true};
+  const RankRequest ask = {.device_bytes = 16 * kSlot, .preemptible = true};
   ASSERT_TRUE(engine_->Admit(session, OfRun().run, ask, 1, now_).ok());
   const absl::StatusOr<Releases> releases =
       engine_->CloseSession(session, CloseReason::kDied, now_);

@@ -296,7 +296,7 @@ void Simulation::OpenSession() {
   spec.weight = 1 + static_cast<uint32_t>(Pick(3));
   spec.death_policy = Chance(40) ? shm::DeathPolicy::kKeep : shm::DeathPolicy::kFree;
   const bool asks = half_run_.has_value() || Chance(12);
-  RankAsk ask;
+  RankRequest ask;
   if (asks) JoinRun(&spec, &ask);
   const std::string run = absl::StrCat("run", runs_);
   absl::StatusOr<SessionId> id;

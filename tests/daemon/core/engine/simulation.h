@@ -135,7 +135,7 @@ class Simulation : private Tables {
     // Of the rank of a job.
     bool asks = false;
     std::string run;
-    RankAsk ask;
+    RankRequest ask;
     bool admitted = false;  // its client was told so, now or before it yielded
     bool asked_to_yield = false;
   };
@@ -192,7 +192,7 @@ class Simulation : private Tables {
   void SendTransition(SessionModel* session);
 
   // Jobs: simulation_jobs.cc.
-  void JoinRun(SessionSpec* spec, RankAsk* ask);
+  void JoinRun(SessionSpec* spec, RankRequest* ask);
   void ActAsJob(SessionModel* session);
   void AskAdmission(SessionModel* session);
   void Yield(SessionModel* session);
@@ -261,7 +261,7 @@ class Simulation : private Tables {
   };
   struct Run {
     std::string tenant;
-    RankAsk ask;
+    RankRequest ask;
   };
   std::optional<Run> half_run_;  // a run whose second rank is to come
   uint64_t runs_ = 0;

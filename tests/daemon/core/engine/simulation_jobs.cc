@@ -11,7 +11,7 @@ namespace geminid::core {
 using shm::RequestOp;
 
 // Joins the run that lacks its second rank, or begins a new run.
-void Simulation::JoinRun(SessionSpec* spec, RankAsk* ask) {
+void Simulation::JoinRun(SessionSpec* spec, RankRequest* ask) {
   if (half_run_.has_value()) {
     *ask = half_run_->ask;
     spec->tenant = half_run_->tenant;
@@ -94,7 +94,7 @@ void Simulation::ActAsJob(SessionModel* session) {
 
 // The client asks for the state of its job. It makes its arena once it may, or never does.
 void Simulation::AskAdmission(SessionModel* session) {
-  absl::StatusOr<JobStanding> standing;
+  absl::StatusOr<JobStatus> standing;
   const auto ask = [&] {
     standing = engine_->Admit(session->id, session->run, session->ask, 1, now_);
   };
@@ -184,7 +184,7 @@ void Simulation::CheckLastIsAdmitted() {
   std::vector<Outgoing> out;
   now_ = now_ + Duration::Seconds(100);
   Collect(engine_->Tick(now_, &out));
-  const absl::StatusOr<JobStanding> standing =
+  const absl::StatusOr<JobStatus> standing =
       engine_->Admit(session.id, session.run, session.ask, 1, now_);
   const bool runs = !standing.ok() || standing->state == JobState::kRunning ||
                     (standing->state == JobState::kYielding && session.has_arena);

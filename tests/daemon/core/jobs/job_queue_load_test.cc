@@ -52,7 +52,7 @@ class JobQueueLoad : public ::testing::Test {
     return due.has_value() && *due <= At(at) ? queue_.Decide(At(at)) : JobActions();
   }
   JobState State(uint64_t session) {
-    const absl::StatusOr<JobStanding> standing = queue_.StandingOf(SessionId{session});
+    const absl::StatusOr<JobStatus> standing = queue_.StandingOf(SessionId{session});
     EXPECT_TRUE(standing.ok()) << standing.status();
     return standing.ok() ? standing->state : JobState::kGathering;
   }
@@ -202,7 +202,7 @@ TEST_F(JobQueueLoad, JobThatYieldsLate_WaitsAndComesBack) {
 }
 
 TEST_F(JobQueueLoad, RestoredJobThatDoesNotYield_HasNoMorePatience) {
-  const RankAsk ask = {.priority = -2, .device_bytes = 50 * kArena, .preemptible = true};
+  const RankRequest ask = {.priority = -2, .device_bytes = 50 * kArena, .preemptible = true};
   tenants_[1] = "stranger";
   queue_.Restore({"stranger", "job1", ""}, ask,
                  {.session = SessionId{1}, .state = JobState::kYielding, .since = At(1000)});

@@ -19,13 +19,13 @@ constexpr uint64_t kGuaranteed = 20;  // guaranteed to uid:3 on each device
 // The test's own data of a rank.
 struct TestRank {
   SessionId session{};
-  RankAsk ask;
+  RankRequest ask;
   std::map<Account, uint64_t> charged;
   bool asked_to_yield = false;
 };
 struct TestJob {
   std::string tenant;
-  RankAsk common;
+  RankRequest common;
   std::vector<TestRank> ranks;
   bool was_admitted = false;
   bool running = false;
@@ -63,7 +63,7 @@ class World {
 
   // Takes all decisions that are due, and checks them.
   void Decide() {
-    const std::map<SessionId, std::pair<size_t, JobStanding>> before = Standings();
+    const std::map<SessionId, std::pair<size_t, JobStatus>> before = Standings();
     const JobActions actions = queue_.Decide(now_);
     std::map<size_t, size_t> admitted;
     for (const SessionId session : actions.admitted) {
@@ -152,10 +152,10 @@ class World {
     }
   }
 
-  std::map<SessionId, std::pair<size_t, JobStanding>> Standings() {
-    std::map<SessionId, std::pair<size_t, JobStanding>> standings;
+  std::map<SessionId, std::pair<size_t, JobStatus>> Standings() {
+    std::map<SessionId, std::pair<size_t, JobStatus>> standings;
     for (const auto& [session, index] : job_of_) {
-      const absl::StatusOr<JobStanding> standing = queue_.StandingOf(session);
+      const absl::StatusOr<JobStatus> standing = queue_.StandingOf(session);
       if (standing.ok()) standings[session] = {index, *standing};
     }
     return standings;
@@ -348,7 +348,7 @@ class World {
     }
     for (const auto& [key, bytes] : Promised()) free[key.second] -= bytes;
     for (const auto& [other_index, other] : jobs_) {
-      const absl::StatusOr<JobStanding> standing = queue_.StandingOf(other.ranks.front().session);
+      const absl::StatusOr<JobStatus> standing = queue_.StandingOf(other.ranks.front().session);
       const bool waits = standing.ok() && standing->state == JobState::kQueued;
       if (!waits || other_index > index || queue_.drained() || other.tenant == "uid:2" ||
           other.held || other.common.priority != jobs_.at(index).common.priority ||

@@ -22,16 +22,17 @@ Time At(int64_t seconds) { return Time() + Duration::Seconds(seconds); }
 // A queue over a device of 100 bytes and a host of 1000. The test numbers the sessions.
 class JobQueueTest : public ::testing::Test {
  protected:
-  RankAsk Ask(uint64_t device_bytes, int32_t priority = 0) const {
+  RankRequest Ask(uint64_t device_bytes, int32_t priority = 0) const {
     return {.priority = priority, .device_bytes = device_bytes, .preemptible = true};
   }
 
-  absl::Status Join(uint64_t session, const std::string& job, RankAsk ask, int64_t seconds = 0) {
+  absl::Status Join(uint64_t session, const std::string& job, RankRequest ask,
+                    int64_t seconds = 0) {
     return queue_.Join(SessionId{session}, {tenant_, job, ""}, ask, At(seconds));
   }
 
   // Restores a job as an engine does that takes over.
-  void Restore(uint64_t session, const std::string& job, const RankAsk& ask, JobState state,
+  void Restore(uint64_t session, const std::string& job, const RankRequest& ask, JobState state,
                bool yielded = false, int64_t seconds = 0) {
     queue_.Restore(
         {tenant_, job, ""}, ask,
@@ -55,7 +56,7 @@ class JobQueueTest : public ::testing::Test {
   }
 
   JobState State(uint64_t session) {
-    const absl::StatusOr<JobStanding> standing = queue_.StandingOf(SessionId{session});
+    const absl::StatusOr<JobStatus> standing = queue_.StandingOf(SessionId{session});
     EXPECT_TRUE(standing.ok()) << standing.status();
     return standing.ok() ? standing->state : JobState::kGathering;
   }
@@ -68,7 +69,7 @@ class JobQueueTest : public ::testing::Test {
 };
 
 TEST_F(JobQueueTest, JobOfTwoRanks_IsAdmittedWhenBothAreThere) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   EXPECT_THAT(queue_.Decide(At(0)).admitted, IsEmpty());
@@ -83,7 +84,7 @@ TEST_F(JobQueueTest, JobOfTwoRanks_IsAdmittedWhenBothAreThere) {
 
 // A job holds no arena while its arenas are being made.
 TEST_F(JobQueueTest, JobAdmittedWithoutAllItsArenas_IsListedWithWhatIsStillLacking) {
-  RankAsk ask = Ask(40);
+  RankRequest ask = Ask(40);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   ask.rank = 1;
@@ -106,7 +107,7 @@ TEST_F(JobQueueTest, JobThatAskedForNoDeviceMemory_LacksNothing) {
 }
 
 TEST_F(JobQueueTest, RanksThatDoNotAllCome_AreUndoneAndTold) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   EXPECT_EQ(queue_.NextDeadline(), Time());
@@ -131,7 +132,7 @@ TEST_F(JobQueueTest, MoreThanThereIs_IsRefusedAtOnceWithNumbers) {
 }
 
 TEST_F(JobQueueTest, TwoRanksTogetherMoreThanThereIs_AreRefusedTogether) {
-  RankAsk ask = Ask(60);
+  RankRequest ask = Ask(60);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   ask.rank = 1;
@@ -155,7 +156,7 @@ TEST_F(JobQueueTest, JobThatDoesNotFitNow_WaitsWithPositionAndReason) {
 
 TEST_F(JobQueueTest, JobThatMustNotWait_IsRefused) {
   ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
-  RankAsk ask = Ask(30);
+  RankRequest ask = Ask(30);
   ask.may_wait = false;
   ASSERT_TRUE(Join(2, "b", ask).ok());
   (void)queue_.Decide(At(0));
@@ -261,7 +262,7 @@ TEST_F(JobQueueTest, TwoUrgentJobs_ShareThePromiseOfOneThatNeverMakesItsArena) {
 
 // Rank 0 waits for rank 1, and would not answer a request.
 TEST_F(JobQueueTest, JobWithSomeOfItsArenas_IsAskedForAllWhenItHasThem) {
-  RankAsk ask = Ask(40);
+  RankRequest ask = Ask(40);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "low", ask).ok());
   ask.rank = 1;
@@ -320,7 +321,7 @@ TEST_F(JobQueueTest, Preempted_DoesNotComeBackBeforeWhoMadeItYield) {
 }
 
 TEST_F(JobQueueTest, PreemptedJobWhoseHostMemoryTheFirstLacks_PassesIt) {
-  RankAsk low = Ask(80);
+  RankRequest low = Ask(80);
   low.host_bytes = 600;
   ASSERT_TRUE(Join(1, "low", low).ok());
   (void)queue_.Decide(At(0));
@@ -329,7 +330,7 @@ TEST_F(JobQueueTest, PreemptedJobWhoseHostMemoryTheFirstLacks_PassesIt) {
   (void)queue_.Decide(At(1));
   Yield(1, 80, 2);
   (void)queue_.Decide(At(2));
-  RankAsk large = Ask(80, 1);
+  RankRequest large = Ask(80, 1);
   large.host_bytes = 500;
   ASSERT_TRUE(Join(3, "large", large, 3).ok());
   (void)queue_.Decide(At(3));
@@ -428,7 +429,7 @@ TEST_F(JobQueueTest, JobLetGoBeforeItIsBack_IsNotAsked) {
 }
 
 TEST_F(JobQueueTest, JobThatCannotYield_IsNotHeld) {
-  RankAsk ask = Ask(80);
+  RankRequest ask = Ask(80);
   ask.preemptible = false;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   (void)queue_.Decide(At(0));
@@ -438,7 +439,7 @@ TEST_F(JobQueueTest, JobThatCannotYield_IsNotHeld) {
 }
 
 TEST_F(JobQueueTest, RanksThatDisagree_AreRefused) {
-  RankAsk ask = Ask(10);
+  RankRequest ask = Ask(10);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   ask.rank = 1;
@@ -449,7 +450,7 @@ TEST_F(JobQueueTest, RanksThatDisagree_AreRefused) {
 TEST_F(JobQueueTest, RankThatDiedWhileQueued_SendsItsJobBackToGathering) {
   ASSERT_TRUE(Join(9, "other", Ask(100)).ok());
   (void)queue_.Decide(At(0));
-  RankAsk ask = Ask(10);
+  RankRequest ask = Ask(10);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   ask.rank = 1;
@@ -465,7 +466,7 @@ TEST_F(JobQueueTest, RankThatDiedWhileQueued_SendsItsJobBackToGathering) {
 }
 
 TEST_F(JobQueueTest, TwoRunsOfOneName_AreTwoJobs) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   for (uint64_t session : {1, 2}) {
     ASSERT_TRUE(
@@ -478,7 +479,7 @@ TEST_F(JobQueueTest, TwoRunsOfOneName_AreTwoJobs) {
 }
 
 TEST_F(JobQueueTest, RankThatComesAgain_JoinsItsRunningJobWhereItFits) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "a", ask).ok());
   ask.rank = 1;
@@ -492,7 +493,7 @@ TEST_F(JobQueueTest, RankThatComesAgain_JoinsItsRunningJobWhereItFits) {
 // --- after the daemon's death ---
 
 TEST_F(JobQueueTest, RestoredJob_RunsWithWhatWasPromisedToIt) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   Restore(1, "a", ask, JobState::kRunning);
   ask.rank = 1;
@@ -505,7 +506,7 @@ TEST_F(JobQueueTest, RestoredJob_RunsWithWhatWasPromisedToIt) {
 }
 
 TEST_F(JobQueueTest, RestoredJobWhoseRanksWereNotedAtDifferentTimes_StandsAsTheFurthestOne) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   Restore(1, "a", ask, JobState::kQueued);
   ask.rank = 1;
@@ -514,7 +515,7 @@ TEST_F(JobQueueTest, RestoredJobWhoseRanksWereNotedAtDifferentTimes_StandsAsTheF
 }
 
 TEST_F(JobQueueTest, RestoredJobOfWhichAllHadCome_IsQueuedAndAdmitted) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   Restore(1, "a", ask, JobState::kGathering);
   ask.rank = 1;
@@ -523,7 +524,7 @@ TEST_F(JobQueueTest, RestoredJobOfWhichAllHadCome_IsQueuedAndAdmitted) {
 }
 
 TEST_F(JobQueueTest, RestoredJobThatStillGathers_IsUndoneInTime) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   Restore(1, "a", ask, JobState::kGathering, /*yielded=*/false, 10);
   (void)queue_.Decide(At(69));
@@ -533,7 +534,7 @@ TEST_F(JobQueueTest, RestoredJobThatStillGathers_IsUndoneInTime) {
 }
 
 TEST_F(JobQueueTest, RestoredJobThatYields_IsAskedAgainWhereItHasNotGivenBack) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   Restore(1, "a", ask, JobState::kYielding, /*yielded=*/true);
   ask.rank = 1;
@@ -546,7 +547,7 @@ TEST_F(JobQueueTest, RestoredJobThatYields_IsAskedAgainWhereItHasNotGivenBack) {
 
 // The daemon died before it had stored that the second rank yields.
 TEST_F(JobQueueTest, RestoredJobThatYields_IsNotAskedForAnArenaThatIsNotThere) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   Restore(1, "a", ask, JobState::kYielding);
   ask.rank = 1;
@@ -581,7 +582,7 @@ TEST_F(JobQueueTest, RestoredJobThatWasHeld_StaysAwayUntilItIsLetGo) {
 }
 
 TEST_F(JobQueueTest, RestoredJobs_AreToldApartByTheirRuns) {
-  RankAsk ask = Ask(40);
+  RankRequest ask = Ask(40);
   ask.ranks = 2;
   for (uint64_t session : {1, 2}) {
     queue_.Restore({kTenant, "a", absl::StrCat("run", session)}, ask,
@@ -594,7 +595,7 @@ TEST_F(JobQueueTest, RestoredJobs_AreToldApartByTheirRuns) {
 // A rank of the first job died before the daemon did.
 TEST_F(JobQueueTest, RestoredJobsOfOneNameWithoutARun_AreToldApartByTheirNumbers) {
   const auto restore = [&](uint64_t session, int32_t rank, JobId job) {
-    RankAsk ask = Ask(20);
+    RankRequest ask = Ask(20);
     ask.ranks = 2;
     ask.rank = rank;
     queue_.Restore(
@@ -614,10 +615,10 @@ TEST_F(JobQueueTest, RestoredJobsOfOneNameWithoutARun_AreToldApartByTheirNumbers
 }
 
 TEST_F(JobQueueTest, RestoredRankWhoseNumberIsAnotherJobs_GetsAJobOfItsOwn) {
-  const JobQueue::Standing running{
+  const JobQueue::RankState running{
       .session = SessionId{1}, .job = JobId{7}, .state = JobState::kRunning, .since = {}};
   queue_.Restore({tenant_, "a", ""}, Ask(20), running);
-  JobQueue::Standing damaged = running;
+  JobQueue::RankState damaged = running;
   damaged.session = SessionId{2};
   queue_.Restore({tenant_, "b", ""}, Ask(20), damaged);
   EXPECT_NE(queue_.JobOf(SessionId{2}), JobId{7});
@@ -632,7 +633,7 @@ TEST_F(JobQueueTest, RestoredRankWhoseNumberIsAnotherJobs_GetsAJobOfItsOwn) {
 }
 
 TEST_F(JobQueueTest, RankThatComesWithWhatItsPredecessorHad_NeedsNoMore) {
-  RankAsk ask = Ask(50);
+  RankRequest ask = Ask(50);
   ask.ranks = 2;
   ask.may_wait = false;
   ASSERT_TRUE(Join(1, "a", ask).ok());
@@ -674,8 +675,8 @@ class JobQueueOfTheDead : public JobQueueTest {
                           {.host_bytes = 0, .device_bytes = 40})
                     .ok());
   }
-  RankAsk Of(int32_t rank) const {
-    RankAsk ask = Ask(40);
+  RankRequest Of(int32_t rank) const {
+    RankRequest ask = Ask(40);
     ask.ranks = 2;
     ask.rank = rank;
     return ask;

@@ -15,7 +15,7 @@
 namespace geminid::planner {
 namespace {
 
-using Leaves = CacheRule::Leaves;
+using EvictionRule = CacheRule::EvictionRule;
 using Memory = CacheRule::Memory;
 
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
@@ -39,9 +39,9 @@ TEST(DemandCache, ChainWithConstantRoom_LoadsTwiceTheLengthLessTheRoom) {
   const Trace trace = ChainTrace(12, 8, 5, 5, /*trained=*/true);
   const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
   ASSERT_TRUE(problem.ok()) << problem.status();
-  for (const Leaves leaves : {Leaves::kLeastRecent, Leaves::kLastNeeded}) {
+  for (const EvictionRule eviction : {EvictionRule::kLeastRecent, EvictionRule::kLastNeeded}) {
     for (const Memory memory : {Memory::kArena, Memory::kIdeal}) {
-      const CacheRule rule{.leaves = leaves, .memory = memory};
+      const CacheRule rule{.eviction = eviction, .memory = memory};
       DemandCache cache(trace, *problem, rule);
       ASSERT_TRUE(cache.RunIteration({}, kNoLimit));
       EXPECT_EQ(NumLoads(cache), 2u * 12 - 5);
@@ -110,9 +110,10 @@ TEST(DemandCache, AnyRandomTrace_HasEachChunkWhereItIsUsed) {
         random);
     const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
     ASSERT_TRUE(problem.ok()) << problem.status();
-    for (const Leaves leaves : {Leaves::kLeastRecent, Leaves::kLastNeeded, Leaves::kCheapestWindow,
-                                Leaves::kCheapestReload}) {
-      const CacheRule rule{.leaves = leaves};
+    for (const EvictionRule eviction :
+         {EvictionRule::kLeastRecent, EvictionRule::kLastNeeded, EvictionRule::kCheapestWindow,
+          EvictionRule::kCheapestReload}) {
+      const CacheRule rule{.eviction = eviction};
       DemandCache cache(trace, *problem, rule);
       if (!cache.RunIteration({}, kNoLimit)) continue;
       ExpectEachUseFindsItsChunk(trace, *problem, cache);
@@ -128,10 +129,11 @@ TEST(RunOnDemand, AnyRandomTrace_RetainsWhatItDoesNotLoad) {
         {.num_chunks = 12, .num_moments = 24, .max_size_bytes = 9, .freeze = true}, random);
     const absl::StatusOr<Problem> problem = BuildProblem(trace, WithoutDrains());
     ASSERT_TRUE(problem.ok()) << problem.status();
-    for (const Leaves leaves : {Leaves::kLeastRecent, Leaves::kLastNeeded, Leaves::kCheapestWindow,
-                                Leaves::kCheapestReload}) {
+    for (const EvictionRule eviction :
+         {EvictionRule::kLeastRecent, EvictionRule::kLastNeeded, EvictionRule::kCheapestWindow,
+          EvictionRule::kCheapestReload}) {
       std::int64_t work = 0;
-      const CacheRule rule{.leaves = leaves};
+      const CacheRule rule{.eviction = eviction};
       const auto candidate = RunOnDemand(trace, *problem, rule, kNoLimit, work);
       ASSERT_TRUE(candidate.has_value());
       EXPECT_GT(work, 0);

@@ -17,7 +17,7 @@ namespace {
 
 // Calls visit(decisions) for all allowed decisions: 3 to the power of the items at most.
 template <typename Visitor>
-void ForAllDecisions(const Prepared& prepared, const Visitor& visit) {
+void ForAllDecisions(const PreparedProblem& prepared, const Visitor& visit) {
   Decisions decisions = AllHost(prepared.problem);
   const std::size_t chunks = decisions.optimizer.size();
   const std::size_t items = chunks + decisions.activations.size();
@@ -40,7 +40,7 @@ void ForAllDecisions(const Prepared& prepared, const Visitor& visit) {
 
 // The shortest step of all decisions that fit; none if none fits.
 std::optional<double> BestStep(const HierarchyProblem& problem) {
-  const Prepared prepared(problem);
+  const PreparedProblem prepared(problem);
   std::optional<double> best;
   ForAllDecisions(prepared, [&](const Decisions& decisions) {
     const absl::StatusOr<HierarchyPlan> plan = Evaluate(prepared, decisions);

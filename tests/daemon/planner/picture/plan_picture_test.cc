@@ -90,7 +90,7 @@ TEST(PlanSvg, AnyPlan_IsXmlThatNamesEveryStay) {
     const PlanTimeline timeline = TimelineOf(trace, *plan);
     const std::string svg = PlanSvg("", timeline);
     EXPECT_TRUE(PythonReads(svg, "xml.parse(f)"));
-    for (const Piece& piece : timeline.pieces) {
+    for (const StaySpan& piece : timeline.pieces) {
       EXPECT_NE(svg.find(PieceWords(timeline, piece)), std::string::npos);
     }
   }

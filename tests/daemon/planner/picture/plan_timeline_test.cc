@@ -37,7 +37,7 @@ Arena ArenaOf(const Trace& trace, const Plan& plan) {
 
 Arena ArenaOf(const PlanTimeline& timeline) {
   Arena arena(timeline.rows.size());
-  for (const Piece& piece : timeline.pieces) {
+  for (const StaySpan& piece : timeline.pieces) {
     for (Moment m = piece.begin; m < piece.end; ++m) {
       EXPECT_TRUE(arena[m].emplace(piece.device_offset, Cell(piece.chunk, piece.occupant)).second);
     }
@@ -79,7 +79,7 @@ TEST(TimelineOf, AnyPlan_HasTheChunksWhereTheResidenciesSay) {
   for (const Planned& planned : SomePlans()) {
     const PlanTimeline timeline = TimelineOf(planned.trace, planned.plan);
     ASSERT_EQ(ArenaOf(timeline), ArenaOf(planned.trace, planned.plan));
-    for (const Piece& piece : timeline.pieces) {
+    for (const StaySpan& piece : timeline.pieces) {
       leaving += piece.occupant == Occupant::kLeaving ? 1 : 0;
       arriving_over_the_end += piece.occupant == Occupant::kArriving && piece.begin == 0 ? 1 : 0;
     }
@@ -148,7 +148,7 @@ TEST(TimelineOf, PlanThatMakesNoSense_IsShownSomehow) {
   const PlanTimeline timeline = TimelineOf(trace, plan);
   EXPECT_EQ(timeline.rows.size(), 4u);
   EXPECT_EQ(timeline.rows[3].stall_seconds, 1);
-  for (const Piece& piece : timeline.pieces) {
+  for (const StaySpan& piece : timeline.pieces) {
     EXPECT_LT(piece.begin, piece.end);
     EXPECT_LE(piece.end, 4u);
   }

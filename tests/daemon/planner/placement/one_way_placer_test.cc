@@ -19,8 +19,8 @@ namespace {
 constexpr std::int64_t kSpaceBytes = 400;
 
 // Disjoint extents, some with gaps between them. Every fifth is fixed.
-std::vector<Taken> RandomExtents(std::mt19937_64& random) {
-  std::vector<Taken> taken;
+std::vector<OccupiedExtent> RandomExtents(std::mt19937_64& random) {
+  std::vector<OccupiedExtent> taken;
   std::int64_t at = static_cast<std::int64_t>(Draw(random, 0, 5));
   while (at < kSpaceBytes) {
     const auto size = static_cast<std::int64_t>(Draw(random, 1, 9));
@@ -39,7 +39,7 @@ TEST(CheapestWindow, AnyExtents_IsTheCheapestOfAllOffsets) {
   std::mt19937_64 random(51);
   int found = 0;
   for (int i = 0; i < 500; ++i) {
-    const std::vector<Taken> taken = RandomExtents(random);
+    const std::vector<OccupiedExtent> taken = RandomExtents(random);
     const auto size = static_cast<std::int64_t>(Draw(random, 1, 40));
     const auto floor = static_cast<std::int64_t>(Draw(random, 0, 20));
     const std::int64_t ceiling = kSpaceBytes - static_cast<std::int64_t>(Draw(random, 0, 20));
@@ -47,7 +47,7 @@ TEST(CheapestWindow, AnyExtents_IsTheCheapestOfAllOffsets) {
     for (std::int64_t offset = floor; offset + size <= ceiling; ++offset) {
       ClearCost cost;
       bool fixed = false;
-      for (const Taken& extent : taken) {
+      for (const OccupiedExtent& extent : taken) {
         if (extent.end <= offset || extent.begin >= offset + size) continue;
         cost.reload_bytes += extent.cost.reload_bytes;
         cost.delayed_bytes += extent.cost.delayed_bytes;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "daemon/planner/sharing/contest.h"
+#include "daemon/planner/sharing/sharing_problem.h"
 #include "tests/base/long_tests.h"
 #include "tests/daemon/planner/sharing/simulation.h"
 
@@ -103,8 +103,8 @@ TEST(ShareByGoodput, OfSmallMixes_EndsWithinFivePercentOfAnExhaustiveSearch) {
 class Rules {
  public:
   void operator()(std::span<const SharingJob> jobs, double now, const Answer& answer) {
-    Amounts used{};
-    Amounts guaranteed{};
+    ResourceAmounts used{};
+    ResourceAmounts guaranteed{};
     for (std::size_t j = 0; j < jobs.size(); ++j) {
       const SharingJob& job = jobs[j];
       const bool has_guarantee = job.guarantee != Share{};
@@ -114,7 +114,7 @@ class Rules {
         EXPECT_FALSE(has_guarantee) << "job " << job.id << " waits, at " << now;
         continue;
       }
-      const Amounts amounts = job.rows[*answer.rows[j]].share.amounts();
+      const ResourceAmounts amounts = job.rows[*answer.rows[j]].share.amounts();
       used = Plus(used, amounts);
       EXPECT_TRUE(Fits(job.guarantee.amounts(), amounts)) << "job " << job.id << " at " << now;
     }
@@ -139,7 +139,7 @@ class Rules {
     for (const Move& move : answer.moves) {
       EXPECT_EQ(rows[move.job], move.from);
       rows[move.job] = move.to;
-      Amounts used{};
+      ResourceAmounts used{};
       for (std::size_t j = 0; j < jobs.size(); ++j) {
         if (rows[j]) used = Plus(used, jobs[j].rows[*rows[j]].share.amounts());
       }

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "daemon/planner/sharing/contest.h"
+#include "daemon/planner/sharing/sharing_problem.h"
 
 namespace geminid::planner {
 namespace {
@@ -17,7 +17,7 @@ struct Running {
 
 double RateOf(const SharingJob& job) { return job.row ? job.rows[*job.row].goodput : 0; }
 
-std::optional<std::size_t> BestRow(const SharingJob& job, const Amounts& room) {
+std::optional<std::size_t> BestRow(const SharingJob& job, const ResourceAmounts& room) {
   std::optional<std::size_t> best;
   for (std::size_t r = 0; r < job.rows.size(); ++r) {
     if (!Fits(job.rows[r].share.amounts(), room)) continue;
@@ -74,7 +74,7 @@ class Search {
   }
 
   // All ways to give rows to the jobs from `job` on.
-  void Fill(const Point& point, std::size_t job, const Amounts& room,
+  void Fill(const Point& point, std::size_t job, const ResourceAmounts& room,
             std::vector<std::optional<std::size_t>>* rows) {
     if (job == jobs_.size()) {
       if (std::ranges::any_of(*rows, [](const auto& row) { return row.has_value(); })) {
@@ -86,7 +86,7 @@ class Search {
     Fill(point, job + 1, room, rows);
     if (point.left[job] <= 0) return;
     for (std::size_t r = 0; r < jobs_[job].rows.size(); ++r) {
-      const Amounts amounts = jobs_[job].rows[r].share.amounts();
+      const ResourceAmounts amounts = jobs_[job].rows[r].share.amounts();
       if (!Fits(amounts, room)) continue;
       (*rows)[job] = r;
       Fill(point, job + 1, Minus(room, amounts), rows);
@@ -194,7 +194,7 @@ Policy ByGoodput(const SharingSettings& settings, bool work_known) {
 Policy Fifo() {
   return [](std::span<const SharingJob> jobs, double) {
     Answer answer;
-    Amounts room = kNode.amounts();
+    ResourceAmounts room = kNode.amounts();
     for (const SharingJob& job : jobs) {
       if (job.row) room = Minus(room, job.rows[*job.row].share.amounts());
     }
@@ -214,7 +214,7 @@ Policy Fifo() {
 
 Policy EqualShares() {
   return [](std::span<const SharingJob> jobs, double) {
-    Amounts part = kNode.amounts();
+    ResourceAmounts part = kNode.amounts();
     for (std::uint64_t& amount : part) amount /= jobs.size();
     Answer answer;
     for (const SharingJob& job : jobs) answer.rows.push_back(BestRow(job, part));

@@ -100,8 +100,8 @@ TEST(Http2Budget, ResetsUpToTheBurst_WaitForNothing) {
   budget.Charge({.resets = 50}, kCalls, At(1));
   EXPECT_NEAR(static_cast<double>(budget.NanosecondsLeft(kCalls, At(1))), 0.5e9, 10);
   EXPECT_EQ(budget.NanosecondsLeft(kCalls, At(1.51)), 0);
-  EXPECT_FALSE(budget.OwesNothing(kCalls, At(1.51)));
-  EXPECT_TRUE(budget.OwesNothing(kCalls, At(6)));
+  EXPECT_FALSE(budget.IsUnused(kCalls, At(1.51)));
+  EXPECT_TRUE(budget.IsUnused(kCalls, At(6)));
 }
 
 TEST(Http2Budget, StreamsAndFrames_FollowTheRateOfCalls) {

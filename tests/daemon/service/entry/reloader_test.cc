@@ -25,12 +25,12 @@ config::Settings With(std::map<std::string, std::string> flags) {
 class ReloaderTest : public ::testing::Test {
  protected:
   ReloaderTest() {
-    HubOptions options;
+    SessionHubOptions options;
     options.limits = &limits_;
     options.machine = os::ReadMachine(os::SystemNuma());
     options.engine.host_capacity_bytes = 1 << 20;
     options.engine.devices = {core::HostDevice(shm::DeviceIndex{0}, 1 << 20)};
-    hub_ = *Hub::Create(options);
+    hub_ = *SessionHub::Create(options);
     reloader_.Begin(hub_.get(), &gpus_);
   }
 
@@ -39,7 +39,7 @@ class ReloaderTest : public ::testing::Test {
   Vitals vitals_;
   const std::unique_ptr<os::EventLoop> loop_ = *os::EventLoop::Create();
   gpus::Gpus gpus_{{}, {}, {}, loop_.get()};
-  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<SessionHub> hub_;
   Reloader reloader_{With({}), [this] { return next_; }, &limits_, &vitals_};
 };
 

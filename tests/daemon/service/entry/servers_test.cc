@@ -13,12 +13,12 @@ namespace {
 class ServersTest : public ::testing::Test {
  protected:
   ServersTest() {
-    HubOptions options;
+    SessionHubOptions options;
     options.limits = &limits_;
     options.machine = os::ReadMachine(os::SystemNuma());
     options.engine.host_capacity_bytes = 1 << 20;
     options.engine.devices = {core::HostDevice(shm::DeviceIndex{0}, 1 << 20)};
-    hub_ = *Hub::Create(options);
+    hub_ = *SessionHub::Create(options);
     settings_.metrics_host = "127.0.0.1";
     settings_.socket_mode = 0600;
     servers_ = std::make_unique<Servers>(Servers::Of{.hub = hub_.get(), .vitals = &vitals_});
@@ -30,7 +30,7 @@ class ServersTest : public ::testing::Test {
   config::Settings settings_;
   Limits limits_{config::TenantShares{}};
   Vitals vitals_;
-  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<SessionHub> hub_;
   std::unique_ptr<Servers> servers_;
 };
 

@@ -18,8 +18,8 @@ class EndingStore final : public holder::DescriptorStore {
  public:
   absl::Status Put(const std::string&, int) override { return absl::OkStatus(); }
   absl::Status Remove(const std::string&) override { return absl::OkStatus(); }
-  absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
-    return std::vector<holder::KeptDescriptor>();
+  absl::StatusOr<std::vector<holder::StoredDescriptor>> List() override {
+    return std::vector<holder::StoredDescriptor>();
   }
   void Finish() override {}
   int watch_fd() const override { return ours_.get(); }
@@ -62,7 +62,7 @@ class WatchedStoreTest : public ::testing::Test {
     watched_.RenewIfDue();
     return true;
   }
-  Survival survival() const { return vitals_.survival.load(); }
+  SessionSurvival survival() const { return vitals_.survival.load(); }
 
   static constexpr int64_t kSecond = 1'000'000'000;
 
@@ -139,18 +139,18 @@ TEST_F(WatchedStoreTest, Sessions_SurviveWhileThereIsAStore) {
   store_->Begin();
   store_->may_renew = false;
   Watch();
-  EXPECT_EQ(survival(), Survival::kAssured);
+  EXPECT_EQ(survival(), SessionSurvival::kAssured);
   End();
-  EXPECT_EQ(survival(), Survival::kLost);
+  EXPECT_EQ(survival(), SessionSurvival::kLost);
   store_->may_renew = true;
   ReachDeadline();
-  EXPECT_EQ(survival(), Survival::kAssured);
+  EXPECT_EQ(survival(), SessionSurvival::kAssured);
 }
 
 TEST_F(WatchedStoreTest, StoreThatStoresNothing_SavesNoSession) {
   Vitals vitals;
   const WatchedStore nothing(std::make_unique<holder::NoStore>(), loop_.get(), &vitals);
-  EXPECT_EQ(vitals.survival.load(), Survival::kLost);
+  EXPECT_EQ(vitals.survival.load(), SessionSurvival::kLost);
 }
 
 TEST_F(WatchedStoreTest, StoreThatEndsWhileTheDaemonStops_IsNotReplaced) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/session_hub.h"
 #include "gmock/gmock.h"
 #include "tests/base/few_descriptors.h"
 #include "tests/daemon/service/restart_fixture.h"
@@ -57,7 +57,7 @@ class ShortStore final : public holder::DescriptorStore {
   ShortStore(Kept* kept, int more) : store_(kept), more_(more) {}
   absl::Status Put(const std::string& name, int fd) override { return store_.Put(name, fd); }
   absl::Status Remove(const std::string& name) override { return store_.Remove(name); }
-  absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
+  absl::StatusOr<std::vector<holder::StoredDescriptor>> List() override {
     auto listed = store_.List();
     few_.emplace(more_);
     return listed;
@@ -73,15 +73,15 @@ class ShortStore final : public holder::DescriptorStore {
 
 class ShortageTest : public RestartTest {
  protected:
-  absl::StatusOr<std::unique_ptr<Hub>> CreateHub(ShortStore* store, Shortage::Pause pause) {
-    HubOptions options;
+  absl::StatusOr<std::unique_ptr<SessionHub>> CreateHub(ShortStore* store, Shortage::Pause pause) {
+    SessionHubOptions options;
     options.limits = &limits_;
     options.store = store;
     options.machine = os::ReadMachine(os::SystemNuma());
     options.engine.host_capacity_bytes = uint64_t{1} << 30;
     options.engine.devices = {core::HostDevice(shm::DeviceIndex{0}, uint64_t{1} << 30)};
     options.pause = std::move(pause);
-    return Hub::Create(options);
+    return SessionHub::Create(options);
   }
 
   Limits limits_{config::TenantShares{}};

@@ -30,8 +30,8 @@ class NamesStore final : public holder::DescriptorStore {
     names.erase(name);
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
-    return std::vector<holder::KeptDescriptor>();
+  absl::StatusOr<std::vector<holder::StoredDescriptor>> List() override {
+    return std::vector<holder::StoredDescriptor>();
   }
   void Finish() override {}
 
@@ -78,7 +78,7 @@ class BareTable : public ::testing::Test {
   base::Mapping memory_;
   base::UniqueFd client_end_;
   Limits limits_{config::TenantShares{}};
-  InFlight in_flight_{&limits_};
+  DescriptorsInFlight in_flight_{&limits_};
   NamesStore names_;
   SessionTable table_;
   SessionStore store_{&names_, &table_};

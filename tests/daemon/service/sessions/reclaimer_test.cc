@@ -38,8 +38,8 @@ class ReclaimerTest : public BareTable {
   }
   uint64_t FreeOfDevice() { return FreeBytes(core::DeviceAccount(shm::DeviceIndex{0})); }
 
-  Tally tally_;
-  Reclaimer reclaimer_{&table_, &store_, &plans_, &tally_};
+  SessionStatistics statistics_;
+  Reclaimer reclaimer_{&table_, &store_, &plans_, &statistics_};
 };
 
 TEST_F(ReclaimerTest, Pool_IsRevokedThenForgottenAndNoLongerCharged) {
@@ -51,7 +51,7 @@ TEST_F(ReclaimerTest, Pool_IsRevokedThenForgottenAndNoLongerCharged) {
   garbage.pools.push_back(
       *memory::HostPool::Adopt(base::UniqueFd(::fcntl(client.get(), F_DUPFD_CLOEXEC, 0))));
   garbage.charges.push_back(promise.charge);
-  garbage.keepsakes.push_back("s1-pool1");
+  garbage.descriptor_names.push_back("s1-pool1");
   names_.names.insert("s1-pool1");
   EXPECT_EQ(FreeBytes(core::kHostAccount), kMiB - promise.bytes);
   reclaimer_.Destroy(std::move(garbage));
@@ -99,7 +99,7 @@ TEST_F(ReclaimerTest, SessionThatEnds_LeavesTableStoreAndAccountsSliceBySlice) {
 TEST_F(ReclaimerTest, GarbageLeftToTheThread_IsDestroyedAtTheLatestWithIt) {
   SlowArena::Done done;
   {
-    Reclaimer reclaimer(&table_, &store_, &plans_, &tally_);
+    Reclaimer reclaimer(&table_, &store_, &plans_, &statistics_);
     ASSERT_TRUE(reclaimer.Start().ok());
     reclaimer.DestroyLater(WithArena(&done, ChargeArena(Open())));
   }

@@ -37,8 +37,8 @@ TEST(IsDamage, WhatAnotherDaemonMayFindOtherwise_IsNone) {
 }
 
 TEST_F(RestorerTest, SessionOfWhichSomethingIsMissing_IsGivenUpAndCounted) {
-  std::map<shm::SessionId, Keepsakes::OfSession> kept;
-  Keepsakes::OfSession& session = kept[shm::SessionId{1}];
+  std::map<shm::SessionId, InheritedDescriptors::OfSession> kept;
+  InheritedDescriptors::OfSession& session = kept[shm::SessionId{1}];
   session.names = {"s1-books", "s1-pool1"};
   names_.names = {"s1-books", "s1-pool1", "s2-books"};
   session.kinds[kKeptBooks] = *os::CreateEvent();
@@ -52,7 +52,7 @@ TEST_F(RestorerTest, SessionOfWhichSomethingIsMissing_IsGivenUpAndCounted) {
 }
 
 TEST_F(RestorerTest, NothingThatWasLeft_IsAnOrderlyStart) {
-  std::map<shm::SessionId, Keepsakes::OfSession> kept;
+  std::map<shm::SessionId, InheritedDescriptors::OfSession> kept;
   Shortage shortage = NoPatience();
   EXPECT_EQ(restorer_.AdoptAll(&kept, &shortage), absl::OkStatus());
   std::vector<core::Outgoing> out;

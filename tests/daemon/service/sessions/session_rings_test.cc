@@ -46,7 +46,7 @@ TEST_F(SessionRingsTest, Request_StaysUntilItIsDone) {
   Ask(1);
   shm::Request request;
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(rings_.PeekRequest(&request), SessionRings::Popped::kEntry);
+    ASSERT_EQ(rings_.PeekRequest(&request), SessionRings::PopResult::kEntry);
     EXPECT_EQ(request.request_id, 1u);
   }
   EXPECT_TRUE(rings_.HasRequest());

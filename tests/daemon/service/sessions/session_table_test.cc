@@ -43,7 +43,7 @@ TEST_F(SessionTableTest, Slices_AreEachUnderTheMutexAndNotBetween) {
     ++slices;
     if (slices == 1) {
       loop = std::thread([&] {
-        const SessionTable::Locked locked = table_.LockForTheLoop();
+        const SessionTable::Locked locked = table_.LockForLoop();
         between = slices;
       });
     }

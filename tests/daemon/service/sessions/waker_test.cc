@@ -17,7 +17,7 @@ constexpr Duration kLong = Duration::Milliseconds(64);
 
 core::Time At(int64_t milliseconds) { return core::Time() + Duration::Milliseconds(milliseconds); }
 
-class FakeSleeper : public Sleeper {
+class FakeSleeper : public SleepingClient {
  public:
   explicit FakeSleeper(std::string tenant) : tenant_(std::move(tenant)) {}
   const std::string& tenant() const override { return tenant_; }
@@ -27,10 +27,12 @@ class FakeSleeper : public Sleeper {
   const std::string tenant_;
 };
 
-SleeperPtr Client(const std::string& tenant) { return std::make_shared<FakeSleeper>(tenant); }
+SleepingClientPtr Client(const std::string& tenant) {
+  return std::make_shared<FakeSleeper>(tenant);
+}
 
-TEST(WakeTurns, TenantWhoseWakeUpLasted_IsLeftToTheThreadUntilItIsQuickAgain) {
-  WakeTurns turns;
+TEST(WakeUpSchedule, TenantWhoseWakeUpLasted_IsLeftToTheThreadUntilItIsQuickAgain) {
+  WakeUpSchedule turns;
   EXPECT_FALSE(turns.IsLeftToThread("a", At(0)));
   turns.Suspect("a");
   EXPECT_TRUE(turns.IsLeftToThread("a", At(5000)));
@@ -40,8 +42,8 @@ TEST(WakeTurns, TenantWhoseWakeUpLasted_IsLeftToTheThreadUntilItIsQuickAgain) {
   EXPECT_FALSE(turns.IsLeftToThread("a", At(5000)));
 }
 
-TEST(WakeTurns, TenantWhoseWakeUpsLast_IsLeftToTheThreadTwiceAsLongEachTime) {
-  WakeTurns turns;
+TEST(WakeUpSchedule, TenantWhoseWakeUpsLast_IsLeftToTheThreadTwiceAsLongEachTime) {
+  WakeUpSchedule turns;
   turns.Took("a", kLong, At(0));
   EXPECT_TRUE(turns.IsLeftToThread("a", At(999)));
   EXPECT_FALSE(turns.IsLeftToThread("a", At(1000)));
@@ -54,40 +56,40 @@ TEST(WakeTurns, TenantWhoseWakeUpsLast_IsLeftToTheThreadTwiceAsLongEachTime) {
   EXPECT_FALSE(turns.IsLeftToThread("a", At(5000 + 600'000)));
 }
 
-TEST(WakeTurns, OneThatWaits_IsNotSentTwice) {
-  WakeTurns turns;
-  const SleeperPtr a = Client("a");
-  for (int i = 0; i < 1000; ++i) turns.Add(a, Sleeper::End::kNothing);
-  turns.Add(a, Sleeper::End::kAll);
-  turns.Add(a, Sleeper::End::kNothing);
-  const WakeTurns::Turn turn = turns.Next(At(0));
+TEST(WakeUpSchedule, OneThatWaits_IsNotSentTwice) {
+  WakeUpSchedule turns;
+  const SleepingClientPtr a = Client("a");
+  for (int i = 0; i < 1000; ++i) turns.Add(a, SleepingClient::End::kNothing);
+  turns.Add(a, SleepingClient::End::kAll);
+  turns.Add(a, SleepingClient::End::kNothing);
+  const WakeUpSchedule::WakeUp turn = turns.Next(At(0));
   EXPECT_EQ(turn.sleeper, a);
-  EXPECT_EQ(turn.end, Sleeper::End::kAll);
+  EXPECT_EQ(turn.end, SleepingClient::End::kAll);
   EXPECT_EQ(turns.Next(At(0)).sleeper, nullptr);
   // An addition during the wake-up may be for newer work.
-  turns.Add(a, Sleeper::End::kNothing);
+  turns.Add(a, SleepingClient::End::kNothing);
   EXPECT_NE(turns.Next(At(0)).sleeper, nullptr);
 }
 
-TEST(WakeTurns, Tenants_TakeTurnsWhoeverHasMany) {
-  WakeTurns turns;
-  std::vector<SleeperPtr> clients;
+TEST(WakeUpSchedule, Tenants_TakeTurnsWhoeverHasMany) {
+  WakeUpSchedule turns;
+  std::vector<SleepingClientPtr> clients;
   for (int i = 0; i < 100; ++i) {
     clients.push_back(Client("many"));
-    turns.Add(clients.back(), Sleeper::End::kNothing);
+    turns.Add(clients.back(), SleepingClient::End::kNothing);
   }
-  const SleeperPtr one = Client("one");
-  turns.Add(one, Sleeper::End::kNothing);
+  const SleepingClientPtr one = Client("one");
+  turns.Add(one, SleepingClient::End::kNothing);
   EXPECT_EQ(turns.Next(At(0)).sleeper->tenant(), "many");
   EXPECT_EQ(turns.Next(At(0)).sleeper->tenant(), "one");
 }
 
-TEST(WakeTurns, TenantWhoseWakeUpsLast_HasATenthOfAProcessor) {
-  WakeTurns turns;
-  std::vector<SleeperPtr> clients;
+TEST(WakeUpSchedule, TenantWhoseWakeUpsLast_HasATenthOfAProcessor) {
+  WakeUpSchedule turns;
+  std::vector<SleepingClientPtr> clients;
   for (int i = 0; i < 1000; ++i) {
     clients.push_back(Client("many"));
-    turns.Add(clients.back(), Sleeper::End::kNothing);
+    turns.Add(clients.back(), SleepingClient::End::kNothing);
   }
   int64_t at = 0, busy = 0;
   while (at < 100'000) {
@@ -103,8 +105,8 @@ TEST(WakeTurns, TenantWhoseWakeUpsLast_HasATenthOfAProcessor) {
   EXPECT_NEAR(static_cast<double>(busy), 10'000, 200);
 }
 
-TEST(WakeTurns, Forgotten_AreThoseWhoseWakeUpsHaveNotLastedForAWhile) {
-  WakeTurns turns;
+TEST(WakeUpSchedule, Forgotten_AreThoseWhoseWakeUpsHaveNotLastedForAWhile) {
+  WakeUpSchedule turns;
   turns.Took("a", kLong, At(0));
   turns.Forget(At(1999));
   EXPECT_FALSE(turns.knows_nobody());
@@ -116,7 +118,7 @@ TEST(WakeTurns, Forgotten_AreThoseWhoseWakeUpsHaveNotLastedForAWhile) {
 }
 
 // A sleeper that reports the thread that wakes it, and blocks there until it may continue.
-class SlowSleeper : public Sleeper {
+class SlowSleeper : public SleepingClient {
  public:
   const std::string& tenant() const override { return tenant_; }
   void Wake(End) const override {
@@ -143,7 +145,7 @@ TEST(Waker, ConnectionThatEnds_IsEndedByTheThread) {
   Waker waker;
   ASSERT_TRUE(waker.Start().ok());
   const auto slow = std::make_shared<SlowSleeper>();
-  waker.End(slow, Sleeper::End::kAll);  // does not wait
+  waker.End(slow, SleepingClient::End::kAll);  // does not wait
   EXPECT_NE(slow->EnteredBy(), std::this_thread::get_id());
   const auto other = std::make_shared<CountingSleeper>("other");
   waker.Wake(other);  // no other wake-up waits for the slow one
@@ -156,7 +158,7 @@ TEST(Waker, WhatWaitsAtTheEnd_IsSent) {
   {
     Waker waker;
     ASSERT_TRUE(waker.Start().ok());
-    waker.End(client, Sleeper::End::kAll);
+    waker.End(client, SleepingClient::End::kAll);
   }
   EXPECT_EQ(client->woken_by.size(), 1u);
 }

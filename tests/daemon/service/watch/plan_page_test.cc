@@ -45,7 +45,7 @@ core::SessionSpec SpecOf(const std::string& name) {
   return spec;
 }
 
-std::string PageOf(const KeptPlan::Contents& contents) {
+std::string PageOf(const StoredPlan::Contents& contents) {
   return PlanPage(7, SpecOf("gpt"), contents);
 }
 
@@ -118,7 +118,7 @@ TEST(PlanPage, Page_LoadsAndRunsNothing) {
 }
 
 TEST(PlanPage, WhatAClientHasChosen_IsNoMarkup) {
-  KeptPlan::Contents contents = PlannedChain(2, 2 * kMiB);
+  StoredPlan::Contents contents = PlannedChain(2, 2 * kMiB);
   contents.plan.set_explanation(kMarkup);
   contents.plan.add_stalls()->set_cause(kMarkup);
   const std::string page = PlanPage(7, SpecOf(kMarkup), contents);
@@ -156,12 +156,12 @@ struct Served {
 TEST(PlanPage, OfASession_IsThereOnceItHasAPlan) {
   Served served;
   ASSERT_NO_FATAL_FAILURE(served.Start());
-  Hub& hub = served.env.daemon().hub();
+  SessionHub& hub = served.env.daemon().hub();
   Monitor monitor(&hub, &served.env.daemon().vitals(), "1");
   metrics::HttpResponse response = monitor.Handle(served.path());
   EXPECT_EQ(response.code, 404);
   EXPECT_THAT(response.body, HasSubstr("It has no plan to show: none was made for it yet"));
-  const KeptPlan::Contents contents = PlannedChain(4, 3 * kMiB);
+  const StoredPlan::Contents contents = PlannedChain(4, 3 * kMiB);
   ASSERT_TRUE(
       hub.SetPlan(served.session, {.moments = 8, .chunks = {}}, contents.trace, contents.plan)
           .ok());

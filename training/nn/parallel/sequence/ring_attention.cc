@@ -116,9 +116,9 @@ T* RingAttention::LseOf(T* lse, size_t entry, size_t chunk) const {
   return lse + (2 * entry + chunk) * LseElements(of_chunk_);
 }
 
-absl::StatusOr<RingAttention::Travelling> RingAttention::TakeTravelling(Memory& memory,
+absl::StatusOr<RingAttention::RingBuffer> RingAttention::TakeTravelling(Memory& memory,
                                                                         const char* what) const {
-  Travelling tensors;
+  RingBuffer tensors;
   if (ranks_->WorldSize() == 1) return tensors;
   const size_t elements = 2 * key_elements();
   GEMINID_ASSIGN_OR_RETURN(tensors.here, FloatBlock::Allocate(memory, what, elements));
@@ -153,11 +153,11 @@ absl::StatusOr<RingAttention::Room> RingAttention::TakeBackward(const LayerPlace
   return room;
 }
 
-size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size_t threads) {
+size_t RingAttentionBytes(const RingShape& shape, int ranks, RingPass turn, size_t threads) {
   const size_t tokens = shape.sequence / static_cast<size_t>(ranks);
   const size_t keys = shape.batch * tokens * shape.kv_heads * shape.head_dim;
   const AttentionShape chunk = ChunkOf(shape, tokens / 2);
-  const bool forward = turn == RingTurn::kForward;
+  const bool forward = turn == RingPass::kForward;
   const size_t buffers = ranks == 1 ? 0 : (forward ? 4 : 10) * keys;
   const size_t results =
       QueryElements(chunk) + (forward ? LseElements(chunk) : 2 * KeyElements(chunk));
@@ -190,11 +190,11 @@ absl::Status RingAttention::RunForward(const LayerPlace& place, std::span<const 
   });
 }
 
-void RingAttention::Pass(Travelling& tensors) {
+void RingAttention::Pass(RingBuffer& tensors) {
   tensors.arrival = ranks_->Pass(tensors.here.all(), tensors.coming.all());
 }
 
-absl::Status RingAttention::Arrive(Travelling& tensors) {
+absl::Status RingAttention::Arrive(RingBuffer& tensors) {
   GEMINID_RETURN_IF_ERROR(tensors.arrival.Wait());
   std::swap(tensors.here, tensors.coming);
   return absl::OkStatus();
@@ -213,7 +213,7 @@ absl::Status RingAttention::OverAllKeys(
     Room& room, KeysAndValues<const float> own,
     absl::FunctionRef<absl::Status(int owner, KeysAndValues<const float> keys)> use) {
   const int ranks = ranks_->WorldSize();
-  Travelling& keys = room.keys;
+  RingBuffer& keys = room.keys;
   if (ranks > 1) GEMINID_RETURN_IF_ERROR(Put(room.math, own, In(keys.here.all())));
   for (int step = 0; step < ranks; ++step) {
     const bool more = step + 1 < ranks;
@@ -260,10 +260,10 @@ absl::Status RingAttention::RunBackward(const LayerPlace& place, const Saved& sa
   GEMINID_RETURN_IF_ERROR(CheckSize("lse", saved.lse.size(), lse_elements()));
   GEMINID_ASSIGN_OR_RETURN(Room room, TakeBackward(place));
   const bool travels = ranks_->WorldSize() > 1;
-  Travelling& gradients = room.gradients;
+  RingBuffer& gradients = room.gradients;
   const KeysAndValues<float> own = {dk.data(), dv.data()};
   const auto use = [&](int owner, KeysAndValues<const float> keys) -> absl::Status {
-    if (owner != ranks_->Rank()) return AddToThoseOfOthers(room, owner, saved, keys, dout, dq);
+    if (owner != ranks_->Rank()) return AddOthersKeyGradients(room, owner, saved, keys, dout, dq);
     GEMINID_RETURN_IF_ERROR(AttendBackward(room, owner, saved, keys, dout, dq, own));
     if (!travels) return absl::OkStatus();
     return Put(room.math, {own.k, own.v}, In(gradients.here.all()));
@@ -277,9 +277,10 @@ absl::Status RingAttention::RunBackward(const LayerPlace& place, const Saved& sa
 }
 
 // Receives the gradients for the current keys while this rank computes its contribution.
-absl::Status RingAttention::AddToThoseOfOthers(Room& room, int owner, const Saved& saved,
-                                               KeysAndValues<const float> keys,
-                                               std::span<const float> dout, std::span<float> dq) {
+absl::Status RingAttention::AddOthersKeyGradients(Room& room, int owner, const Saved& saved,
+                                                  KeysAndValues<const float> keys,
+                                                  std::span<const float> dout,
+                                                  std::span<float> dq) {
   Pass(room.gradients);
   const KeysAndValues<float> shares = In(room.shares.all());
   absl::Status status = AttendBackward(room, owner, saved, keys, dout, dq, shares);

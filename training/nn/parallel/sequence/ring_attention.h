@@ -102,22 +102,22 @@ class RingAttention {
   T* LseOf(T* lse, size_t entry, size_t chunk) const;
 
   // A buffer that travels in the ring, and one into which the next comes.
-  struct Travelling {
+  struct RingBuffer {
     FloatBlock here, coming;
     Pending arrival;
   };
   // The buffers of a pass. With one rank nothing travels.
   struct Room {
     LayerMath& math;
-    Travelling keys = {};       // K, then V
-    Travelling gradients = {};  // of the keys and values, as far as they are added up
+    RingBuffer keys = {};       // K, then V
+    RingBuffer gradients = {};  // of the keys and values, as far as they are added up
     FloatBlock shares = {};     // this rank's contribution to the gradients of one step
     // The results of one pair: out and lse, or dq, dk and dv.
     FloatBlock queries = {}, others = {}, values = {};
   };
   absl::StatusOr<Room> TakeForward(const LayerPlace& place) const;
   absl::StatusOr<Room> TakeBackward(const LayerPlace& place) const;
-  absl::StatusOr<Travelling> TakeTravelling(Memory& memory, const char* what) const;
+  absl::StatusOr<RingBuffer> TakeTravelling(Memory& memory, const char* what) const;
 
   // Keys and values, or their gradients.
   template <typename T>
@@ -145,15 +145,15 @@ class RingAttention {
   absl::Status AttendBackward(const Room& room, int owner, const Saved& saved,
                               KeysAndValues<const float> keys, std::span<const float> dout,
                               std::span<float> dq, KeysAndValues<float> to);
-  absl::Status AddToThoseOfOthers(Room& room, int owner, const Saved& saved,
-                                  KeysAndValues<const float> keys, std::span<const float> dout,
-                                  std::span<float> dq);
+  absl::Status AddOthersKeyGradients(Room& room, int owner, const Saved& saved,
+                                     KeysAndValues<const float> keys, std::span<const float> dout,
+                                     std::span<float> dq);
   // Copies keys, or their gradients, and values.
   absl::Status Put(LayerMath& math, KeysAndValues<const float> from, KeysAndValues<float> to) const;
   // Begins to send a buffer to the next rank and to receive the previous rank's.
-  void Pass(Travelling& tensors);
+  void Pass(RingBuffer& tensors);
   // Waits for the received buffer, which then becomes `here`.
-  static absl::Status Arrive(Travelling& tensors);
+  static absl::Status Arrive(RingBuffer& tensors);
 
   RingShape shape_;
   Zigzag zigzag_;
@@ -163,8 +163,8 @@ class RingAttention {
 
 // The bytes that each of `ranks` ranks takes while a pass runs on the host, without the alignment
 // of blocks.
-enum class RingTurn : uint8_t { kForward, kBackward };
-size_t RingAttentionBytes(const RingShape& shape, int ranks, RingTurn turn, size_t threads);
+enum class RingPass : uint8_t { kForward, kBackward };
+size_t RingAttentionBytes(const RingShape& shape, int ranks, RingPass turn, size_t threads);
 
 }  // namespace geminid::collectives
 

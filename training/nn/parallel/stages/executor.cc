@@ -13,52 +13,53 @@
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "geminid/async_communicator.h"
-#include "training/nn/parallel/stages/parcels.h"
+#include "training/nn/parallel/stages/stage_messages.h"
 
 namespace geminid::collectives {
 namespace {
 
-// A fixed number of buffers for parcels. Any thread.
-class Shelf {
+// A fixed number of buffers for messages. Any thread.
+class MessageBuffers {
  public:
-  // The buffer of one parcel. Its destructor returns the buffer; the shelf must still exist.
-  class Place {
+  // The buffer of one message. Its destructor returns the buffer; the MessageBuffers must still
+  // exist.
+  class Buffer {
    public:
-    Place() = default;  // none
-    Place(Shelf* shelf, size_t index) : shelf_(shelf), index_(index) {}
-    Place(Place&& other) noexcept
-        : shelf_(std::exchange(other.shelf_, nullptr)), index_(other.index_) {}
-    Place& operator=(Place&& other) noexcept {
-      std::swap(shelf_, other.shelf_);
+    Buffer() = default;  // none
+    Buffer(MessageBuffers* buffers, size_t index) : buffers_(buffers), index_(index) {}
+    Buffer(Buffer&& other) noexcept
+        : buffers_(std::exchange(other.buffers_, nullptr)), index_(other.index_) {}
+    Buffer& operator=(Buffer&& other) noexcept {
+      std::swap(buffers_, other.buffers_);
       std::swap(index_, other.index_);
       return *this;
     }
-    ~Place() {
-      if (shelf_ != nullptr) shelf_->GiveBack(index_);
+    ~Buffer() {
+      if (buffers_ != nullptr) buffers_->GiveBack(index_);
     }
     std::span<float> elements() const {
-      return shelf_ == nullptr ? std::span<float>() : shelf_->At(index_);
+      return buffers_ == nullptr ? std::span<float>() : buffers_->At(index_);
     }
 
    private:
-    Shelf* shelf_ = nullptr;
+    MessageBuffers* buffers_ = nullptr;
     size_t index_ = 0;
   };
 
-  // `room` has the memory of `places` parcels.
-  Shelf(FloatBlock room, size_t places) : room_(std::move(room)), each_(0), free_(places) {
+  // `room` has the memory of `places` messages.
+  MessageBuffers(FloatBlock room, size_t places) : room_(std::move(room)), each_(0), free_(places) {
     if (places > 0) each_ = room_.size() / places;
     std::iota(free_.begin(), free_.end(), size_t{0});
   }
 
   // Waits for a free buffer. There are as many as the schedule has in use at once. So a caller
-  // waits only for a parcel that its receiver already has and that its sender is about to free.
-  Place Take() {
+  // waits only for a message that its receiver already has and that its sender is about to free.
+  Buffer Take() {
     std::unique_lock lock(mutex_);
     came_back_.wait(lock, [this] { return !free_.empty(); });
     const size_t index = free_.back();
     free_.pop_back();
-    return Place(this, index);
+    return Buffer(this, index);
   }
 
  private:
@@ -80,11 +81,11 @@ class Shelf {
 
 class Executor : public PipelineExecutor {
  public:
-  // The connection to another stage, and the parcels that come from it, in the order of sending.
+  // The connection to another stage, and the messages that come from it, in the order of sending.
   struct Neighbour {
     std::unique_ptr<AsyncCommunicator> out;
     std::unique_ptr<Communicator> in;
-    std::vector<Parcel> arrivals;
+    std::vector<StageMessage> arrivals;
     size_t arrived = 0;  // in the current run
   };
 
@@ -93,7 +94,7 @@ class Executor : public PipelineExecutor {
       : shape_(shape),
         actions_(std::move(schedule[static_cast<size_t>(stage)])),
         stage_(stage),
-        shelf_(std::move(room), places),
+        buffers_(std::move(room), places),
         neighbours_(std::move(neighbours)) {}
 
   absl::Status Run(PipelineStage& stage) override {
@@ -123,13 +124,13 @@ class Executor : public PipelineExecutor {
   absl::Status RunAction(PipelineStage& stage, const PipelineAction& action) {
     const auto& [work, part, micro_batch] = action;
     if (work == PipelineWork::kBackwardWeight) return stage.BackwardWeight(part, micro_batch);
-    Shelf::Place in;
+    MessageBuffers::Buffer in;
     if (const std::optional<Delivery> need = NeedOf(shape_, stage_, action)) {
       GEMINID_ASSIGN_OR_RETURN(in, Take(*need));
     }
     const std::optional<Delivery> delivery = DeliveryOf(shape_, stage_, action);
-    Shelf::Place out;
-    if (delivery.has_value()) out = shelf_.Take();
+    MessageBuffers::Buffer out;
+    if (delivery.has_value()) out = buffers_.Take();
     const absl::Status worked =
         work == PipelineWork::kForward
             ? stage.Forward(part, micro_batch, in.elements(), out.elements())
@@ -140,41 +141,42 @@ class Executor : public PipelineExecutor {
                                            : absl::OkStatus();
   }
 
-  absl::Status Deliver(const Delivery& delivery, Shelf::Place place) {
+  absl::Status Deliver(const Delivery& delivery, MessageBuffers::Buffer place) {
     if (delivery.stage == stage_) {  // to this stage's other part
-      here_[delivery.parcel] = std::move(place);
+      here_[delivery.stage_message] = std::move(place);
       return absl::OkStatus();
     }
     AsyncCommunicator& out = *neighbours_.at(delivery.stage).out;
     GEMINID_RETURN_IF_ERROR(out.health());
-    auto sent = std::make_shared<Shelf::Place>(std::move(place));
-    (void)out.Run([sent = std::move(sent), tag = delivery.parcel.micro_batch](Communicator& pair) {
-      const absl::Status status = pair.Send(sent->elements(), 1 - pair.Rank(), tag);
-      const Shelf::Place gone = std::move(*sent);
-      return status;
-    });
+    auto sent = std::make_shared<MessageBuffers::Buffer>(std::move(place));
+    (void)out.Run(
+        [sent = std::move(sent), tag = delivery.stage_message.micro_batch](Communicator& pair) {
+          const absl::Status status = pair.Send(sent->elements(), 1 - pair.Rank(), tag);
+          const MessageBuffers::Buffer gone = std::move(*sent);
+          return status;
+        });
     return absl::OkStatus();
   }
 
-  // Receives the needed parcel, and stores the parcels that come before it until they are needed.
-  absl::StatusOr<Shelf::Place> Take(const Delivery& need) {
-    // If this stage makes the parcel, the schedule has made it earlier.
-    while (!here_.contains(need.parcel)) {
+  // Receives the needed message, and stores the messages that come before it until they are needed.
+  absl::StatusOr<MessageBuffers::Buffer> Take(const Delivery& need) {
+    // If this stage makes the message, the schedule has made it earlier.
+    while (!here_.contains(need.stage_message)) {
       Neighbour& neighbour = neighbours_.at(need.stage);
-      const Parcel& next = neighbour.arrivals[neighbour.arrived++];
-      Shelf::Place place = shelf_.Take();
+      const StageMessage& next = neighbour.arrivals[neighbour.arrived++];
+      MessageBuffers::Buffer place = buffers_.Take();
       GEMINID_RETURN_IF_ERROR(
           neighbour.in->Receive(place.elements(), 1 - neighbour.in->Rank(), next.micro_batch));
       here_[next] = std::move(place);
     }
-    return std::move(here_.extract(need.parcel).mapped());
+    return std::move(here_.extract(need.stage_message).mapped());
   }
 
   const PipelineShape shape_;
   const std::vector<PipelineAction> actions_;
   const int stage_;
-  Shelf shelf_;
-  std::map<Parcel, Shelf::Place> here_;  // arrived, but not needed yet
+  MessageBuffers buffers_;
+  std::map<StageMessage, MessageBuffers::Buffer> here_;  // arrived, but not needed yet
   std::map<int, Neighbour> neighbours_;  // by stage
   absl::Status failure_;
 };
@@ -193,14 +195,14 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
         "a pipeline of %d stages needs as many ranks, not %d", shape.stages, stages.WorldSize()));
   }
   const int own = stages.Rank();
-  const size_t places = MostParcels(shape, *schedule, own);
+  const size_t places = MostStageMessages(shape, *schedule, own);
   absl::StatusOr<FloatBlock> room = FloatBlock::Allocate(
       memory, "transfer buffers between the stages of a pipeline", places * activation_elements);
   GEMINID_RETURN_IF_ERROR(TellIfRefused(stages, room.status()));
   GEMINID_RETURN_IF_ERROR(stages.Barrier());  // no rank continues unless all have their memory
   std::map<int, Executor::Neighbour> neighbours;
   // Activations go one way and gradients the other, so each pair of neighbours has both directions.
-  for (auto& [route, parcels] : RoutesOf(shape, *schedule)) {
+  for (auto& [route, stage_messages] : RoutesOf(shape, *schedule)) {
     const auto [from, to] = route;
     if (from != own && to != own) continue;
     auto pair = stages.Subset(absl::StrCat("pipeline from ", from), std::array{from, to});
@@ -210,7 +212,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
       GEMINID_ASSIGN_OR_RETURN(neighbour.out, AsyncCommunicator::Start(*std::move(pair)));
     } else {
       neighbour.in = *std::move(pair);
-      neighbour.arrivals = std::move(parcels);
+      neighbour.arrivals = std::move(stage_messages);
     }
   }
   return std::make_unique<Executor>(shape, *std::move(schedule), own, *std::move(room), places,

@@ -38,10 +38,10 @@ class PipelineExecutor {
   // `stages` has a rank for each stage, in order. Make is a collective of these ranks; it makes a
   // communicator for each pair of neighbours and does not use `stages` afterwards.
   // `activation_elements` is the size of the data between two parts for one micro-batch, equal
-  // everywhere. The executor holds MostParcels (parcels.h) buffers of this size in `memory`.
-  // INVALID_ARGUMENT like MakePipelineSchedule, or if there are not as many ranks as stages. If
-  // memory is refused, returns RESOURCE_EXHAUSTED and tells the other ranks before anything is
-  // sent.
+  // everywhere. The executor holds MostStageMessages (stage_messages.h) buffers of this size in
+  // `memory`. INVALID_ARGUMENT like MakePipelineSchedule, or if there are not as many ranks as
+  // stages. If memory is refused, returns RESOURCE_EXHAUSTED and tells the other ranks before
+  // anything is sent.
   static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Make(const PipelineShape& shape,
                                                                 const PipelineCosts& costs,
                                                                 size_t activation_elements,
@@ -50,7 +50,7 @@ class PipelineExecutor {
   virtual ~PipelineExecutor() = default;
 
   // Runs one pass over all micro-batches. Returns when this stage is done and its receivers have
-  // taken all parcels. Errors are those of the stage, after which the neighbours get ABORTED, and
+  // taken all messages. Errors are those of the stage, after which the neighbours get ABORTED, and
   // those of the communicators. After an error every call returns the same error. One thread at a
   // time.
   virtual absl::Status Run(PipelineStage& stage) = 0;

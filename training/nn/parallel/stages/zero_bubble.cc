@@ -15,7 +15,7 @@ namespace {
 
 // The parameters of a greedy schedule. The best ones depend on the costs, above all on the transfer
 // time between stages, so all combinations are tried.
-struct Habits {
+struct GreedyParameters {
   // The gradients of weights start in a gap of at least this share of their time. Smaller shares
   // hold less memory; larger shares delay other stages less.
   double gap_share = 0;
@@ -32,8 +32,8 @@ struct Habits {
   bool ignores_links = false;
 };
 
-std::vector<Habits> AllHabits(const PipelineShape& shape) {
-  std::vector<Habits> all;
+std::vector<GreedyParameters> AllHabits(const PipelineShape& shape) {
+  std::vector<GreedyParameters> all;
   for (const double gap_share : {0.01, 0.34, 1.0}) {
     for (const double forward_patience : {0.0, 0.5, 1.0}) {
       for (const double gradient_patience : {0.0, 0.5, 1.0}) {
@@ -58,10 +58,10 @@ struct Candidate {
 
 class Greedy {
  public:
-  Greedy(const PipelineShape& shape, const PipelineCosts& costs, const Habits& habits)
+  Greedy(const PipelineShape& shape, const PipelineCosts& costs, const GreedyParameters& parameters)
       : shape_(shape),
-        habits_(habits),
-        progress_(shape, MadeFor(costs, habits)),
+        parameters_(parameters),
+        progress_(shape, MadeFor(costs, parameters)),
         stages_(static_cast<size_t>(shape.stages)),
         schedule_(stages_.size()) {}
 
@@ -94,9 +94,9 @@ class Greedy {
   };
 
   // A transfer never takes zero time, because the threads of two stages need time to meet.
-  static PipelineCosts MadeFor(PipelineCosts costs, const Habits& habits) {
+  static PipelineCosts MadeFor(PipelineCosts costs, const GreedyParameters& parameters) {
     const double least = 0.01 * costs.forward;
-    costs.transfer = habits.ignores_links ? least : std::max(least, costs.transfer);
+    costs.transfer = parameters.ignores_links ? least : std::max(least, costs.transfer);
     return costs;
   }
 
@@ -116,9 +116,9 @@ class Greedy {
     const Candidate best = NextUrgent(stage);
     const std::optional<Candidate> weight = NextWeight(stage);
     if (!weight.has_value()) return best;
-    if (habits_.frees_early && own.in_flight + 1 >= MostInFlight()) return *weight;
+    if (parameters_.frees_early && own.in_flight + 1 >= MostInFlight()) return *weight;
     const double cost = progress_.CostOf(PipelineWork::kBackwardWeight);
-    return best.begin - own.free >= habits_.gap_share * cost ? *weight : best;
+    return best.begin - own.free >= parameters_.gap_share * cost ? *weight : best;
   }
 
   // The next action for which other stages wait. Of two that can begin at the same time, the one
@@ -135,11 +135,11 @@ class Greedy {
       best = candidate;
     };
     consider(PipelineWork::kBackwardInput, 0, own.input[0], 0);
-    consider(PipelineWork::kBackwardInput, 1, own.input[1], habits_.gradient_patience);
+    consider(PipelineWork::kBackwardInput, 1, own.input[1], parameters_.gradient_patience);
     if (own.in_flight < MostInFlight()) {
-      consider(PipelineWork::kForward, 1, own.forward[1], habits_.forward_patience);
+      consider(PipelineWork::kForward, 1, own.forward[1], parameters_.forward_patience);
     }
-    if (own.in_flight + habits_.kept_places < MostInFlight()) {
+    if (own.in_flight + parameters_.kept_places < MostInFlight()) {
       consider(PipelineWork::kForward, 0, own.forward[0], 0);
     }
     return best;
@@ -180,7 +180,7 @@ class Greedy {
   }
 
   const PipelineShape shape_;
-  const Habits habits_;
+  const GreedyParameters parameters_;
   PipelineProgress progress_;
   std::vector<Stage> stages_;
   PipelineSchedule schedule_;
@@ -192,8 +192,8 @@ absl::StatusOr<PipelineSchedule> ZeroBubbleSchedule(const PipelineShape& shape,
                                                     const PipelineCosts& costs) {
   PipelineSchedule shortest;
   double end = PipelineProgress::kNever;
-  for (const Habits& habits : AllHabits(shape)) {
-    auto schedule = Greedy(shape, costs, habits).Run();
+  for (const GreedyParameters& parameters : AllHabits(shape)) {
+    auto schedule = Greedy(shape, costs, parameters).Run();
     if (!schedule.ok()) return schedule.status();
     const auto timeline = RunSchedule(shape, *schedule, costs);
     if (!timeline.ok()) return timeline.status();

@@ -54,7 +54,8 @@ ScratchBytes ScratchOf(const TensorGrid& grid, const NormOptions& options);
 ScratchBytes ScratchOf(const TensorGrid& grid, const EmbeddingShape& shape);
 ScratchBytes ScratchOf(const TensorGrid& grid, const LogitsShape& shape);
 
-// The shape that a rank attends to by itself, or that its PieceAttention attends to with others.
+// The shape that a rank attends to by itself, or that its SequenceParallelAttention attends to with
+// others.
 kernels::AttentionShape AttentionOfRank(const TensorGrid& grid, const AttentionOptions& options);
 
 }  // namespace geminid::collectives

@@ -42,11 +42,11 @@ class Linear1DSequence final : public ParallelLinear<T> {
       GEMINID_ASSIGN_OR_RETURN(const ElementBlock<T> all,
                                scratch_.Take<T>("X of all tokens", part_.tokens * part_.in));
       GEMINID_RETURN_IF_ERROR(Gathering(x, blocks().x, all.all())(ranks()));
-      GEMINID_RETURN_IF_ERROR(products.Forward<T>(part_, all.data(), w, y, Into::kOverwrite));
+      GEMINID_RETURN_IF_ERROR(products.Forward<T>(part_, all.data(), w, y, OutputMode::kOverwrite));
     } else {
       GEMINID_ASSIGN_OR_RETURN(const FloatBlock all,
                                scratch_.Take("a part of the sum Y", part_.tokens * part_.out));
-      GEMINID_RETURN_IF_ERROR(products.Forward<T>(part_, x, w, all.data(), Into::kOverwrite));
+      GEMINID_RETURN_IF_ERROR(products.Forward<T>(part_, x, w, all.data(), OutputMode::kOverwrite));
       GEMINID_RETURN_IF_ERROR(Scattering(all.all(), y, blocks().y)(ranks()));
     }
     if (!options().bias) return absl::OkStatus();
@@ -61,7 +61,7 @@ class Linear1DSequence final : public ParallelLinear<T> {
                                scratch_.Take<T>("dY of all tokens", part_.tokens * part_.out));
       GEMINID_RETURN_IF_ERROR(Gathering(dy, blocks().y, all.all())(ranks()));
       GEMINID_RETURN_IF_ERROR(
-          products.BackwardInput<T>(part_, all.data(), w, dx, Into::kOverwrite));
+          products.BackwardInput<T>(part_, all.data(), w, dx, OutputMode::kOverwrite));
       return BackwardParameters(x, all.data(), dw, db);
     }
     // X comes beside the product for dX, whose sum travels beside that for dW.
@@ -69,10 +69,11 @@ class Linear1DSequence final : public ParallelLinear<T> {
                              scratch_.Take<T>("X of all tokens", part_.tokens * part_.in));
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock partial,
                              scratch_.Take("a part of the sum dX", part_.tokens * part_.in));
-    const Begun gathered = groups().Begin(GridAxis::kColumn, Gathering(x, blocks().x, all_x.all()));
+    const ScopedPending gathered =
+        groups().Begin(GridAxis::kColumn, Gathering(x, blocks().x, all_x.all()));
     GEMINID_RETURN_IF_ERROR(
-        products.BackwardInput<T>(part_, dy, w, partial.data(), Into::kOverwrite));
-    const Begun summed =
+        products.BackwardInput<T>(part_, dy, w, partial.data(), OutputMode::kOverwrite));
+    const ScopedPending summed =
         groups().Begin(GridAxis::kColumn, Scattering(partial.all(), dx, blocks().x));
     GEMINID_RETURN_IF_ERROR(gathered.Wait());
     GEMINID_RETURN_IF_ERROR(BackwardParameters(all_x.data(), dy, dw, db));
@@ -81,7 +82,7 @@ class Linear1DSequence final : public ParallelLinear<T> {
 
   absl::Status BackwardParameters(const T* x, const T* dy, float* dw, float* db) {
     LocalProducts& products = scratch_.products();
-    GEMINID_RETURN_IF_ERROR(products.BackwardWeight<T>(part_, dy, x, dw, Into::kOverwrite));
+    GEMINID_RETURN_IF_ERROR(products.BackwardWeight<T>(part_, dy, x, dw, OutputMode::kOverwrite));
     if (!options().bias) return absl::OkStatus();
     return products.BackwardBias<T>(part_.tokens, part_.out, dy, db);
   }

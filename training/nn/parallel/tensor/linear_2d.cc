@@ -37,11 +37,11 @@ class Linear2D final : public ParallelLinear<T> {
   // Of this step and the next.
   using Pair = std::array<std::span<T>, 2>;
   using Partials = std::array<std::span<float>, 2>;
-  using Sums = std::array<Begun, 2>;  // under way
+  using Sums = std::array<ScopedPending, 2>;  // under way
 
   // The buffers of a pass.
   struct Room {
-    ExchangeRoom<T> x, next_x, w, next_w;
+    ExchangeBuffer<T> x, next_x, w, next_w;
     FloatBlock partial, bias;
 
     Pair xs() const { return {x.operands(), next_x.operands()}; }
@@ -51,13 +51,13 @@ class Linear2D final : public ParallelLinear<T> {
     // When W is not needed any more.
     Partials dws() const { return {w.sums(), next_w.sums()}; }
   };
-  enum class Turn : uint8_t { kForward, kBackward };
-  absl::StatusOr<Room> Take(Turn turn) {
+  enum class PassDirection : uint8_t { kForward, kBackward };
+  absl::StatusOr<Room> Take(PassDirection turn) {
     Room room;
     const auto take = [this](std::string_view what, const Block& block, bool sums) {
-      return ExchangeRoom<T>::Take(scratch_, what, block.elements(), sums);
+      return ExchangeBuffer<T>::Take(scratch_, what, block.elements(), sums);
     };
-    const bool sums = turn == Turn::kBackward;
+    const bool sums = turn == PassDirection::kBackward;
     GEMINID_ASSIGN_OR_RETURN(room.x, take("a step's X", blocks().x, /*sums=*/false));
     GEMINID_ASSIGN_OR_RETURN(room.next_x, take("the next step's X", blocks().x, sums));
     GEMINID_ASSIGN_OR_RETURN(room.w, take("a step's W", blocks().w, sums));
@@ -71,46 +71,46 @@ class Linear2D final : public ParallelLinear<T> {
   static size_t Of(int step) { return static_cast<size_t>(step) % 2; }
 
   // The step's block, from the rank at `step` of the axis.
-  Begun Fetch(GridAxis axis, const T* own, const Pair& pair, int step) {
+  ScopedPending Fetch(GridAxis axis, const T* own, const Pair& pair, int step) {
     return groups().Begin(axis, [own, block = pair[Of(step)], step](AxisRanks& ranks) {
       return ranks.Broadcast(std::span(own, block.size()), block, step);
     });
   }
   // None behind the last.
-  Begun FetchNext(GridAxis axis, const T* own, const Pair& pair, int step) {
-    return step + 1 < side_ ? Fetch(axis, own, pair, step + 1) : Begun();
+  ScopedPending FetchNext(GridAxis axis, const T* own, const Pair& pair, int step) {
+    return step + 1 < side_ ? Fetch(axis, own, pair, step + 1) : ScopedPending();
   }
 
   // Sums over the axis; the rank at `step` gets the result.
-  Begun Sum(GridAxis axis, std::span<const float> partial, float* sum, int step) {
+  ScopedPending Sum(GridAxis axis, std::span<const float> partial, float* sum, int step) {
     return groups().Begin(axis, [partial, sum, step](AxisRanks& ranks) {
       return ranks.Reduce(partial, std::span(sum, partial.size()), step);
     });
   }
 
   absl::Status DoForward(const T* x, const T* w, const float* bias, float* y) override {
-    GEMINID_ASSIGN_OR_RETURN(const Room room, Take(Turn::kForward));
+    GEMINID_ASSIGN_OR_RETURN(const Room room, Take(PassDirection::kForward));
     const Pair xs = room.xs(), ws = room.ws();
     const std::span<float> whole = room.bias.all();
-    Begun next_x = Fetch(kAlongRow, x, xs, 0), next_w = Fetch(kAlongColumn, w, ws, 0);
-    Begun gathered;
+    ScopedPending next_x = Fetch(kAlongRow, x, xs, 0), next_w = Fetch(kAlongColumn, w, ws, 0);
+    ScopedPending gathered;
     for (int step = 0; step < side_; ++step) {
-      const Begun fetched_x = std::exchange(next_x, FetchNext(kAlongRow, x, xs, step));
-      const Begun fetched_w = std::exchange(next_w, FetchNext(kAlongColumn, w, ws, step));
+      const ScopedPending fetched_x = std::exchange(next_x, FetchNext(kAlongRow, x, xs, step));
+      const ScopedPending fetched_w = std::exchange(next_w, FetchNext(kAlongColumn, w, ws, step));
       if (step + 1 == side_) gathered = GatherBias(bias, whole);
       GEMINID_RETURN_IF_ERROR(fetched_x.Wait());
       GEMINID_RETURN_IF_ERROR(fetched_w.Wait());
       GEMINID_RETURN_IF_ERROR(
           scratch_.products().Forward<T>(part_, xs[Of(step)].data(), ws[Of(step)].data(), y,
-                                         step == 0 ? Into::kOverwrite : Into::kAdd));
+                                         step == 0 ? OutputMode::kOverwrite : OutputMode::kAdd));
     }
     if (!options().bias) return absl::OkStatus();
     GEMINID_RETURN_IF_ERROR(gathered.Wait());
     return scratch_.math().AddBias(part_.tokens, part_.out, whole.data(), y);
   }
 
-  Begun GatherBias(const float* bias, std::span<float> whole) {
-    if (!options().bias) return Begun();
+  ScopedPending GatherBias(const float* bias, std::span<float> whole) {
+    if (!options().bias) return ScopedPending();
     return groups().Begin(kAlongColumn, [own = std::span(bias, blocks().bias.count),
                                          whole](AxisRanks& c) { return c.AllGather(own, whole); });
   }
@@ -119,9 +119,9 @@ class Linear2D final : public ParallelLinear<T> {
   // under way beside the first product for dW.
   absl::Status DoBackward(const T* x, const T* w, const T* dy, float* dx, float* dw,
                           float* db) override {
-    GEMINID_ASSIGN_OR_RETURN(const Room room, Take(Turn::kBackward));
-    Begun first_x = Fetch(kAlongRow, x, room.xs(), 0);
-    Begun first_w = Fetch(kAlongColumn, w, room.ws(), 0);
+    GEMINID_ASSIGN_OR_RETURN(const Room room, Take(PassDirection::kBackward));
+    ScopedPending first_x = Fetch(kAlongRow, x, room.xs(), 0);
+    ScopedPending first_w = Fetch(kAlongColumn, w, room.ws(), 0);
     Sums bias_sums, dx_sums;
     if (options().bias) {
       const std::span<float> kept(db, blocks().bias.count);
@@ -130,44 +130,45 @@ class Linear2D final : public ParallelLinear<T> {
     GEMINID_RETURN_IF_ERROR(BackwardInput(room, w, dy, dx, std::move(first_w), dx_sums));
     GEMINID_RETURN_IF_ERROR(BackwardWeight(room, x, dy, dw, std::move(first_x)));
     for (const Sums* sums : {&dx_sums, &bias_sums}) {
-      for (const Begun& sum : *sums) GEMINID_RETURN_IF_ERROR(sum.Wait());
+      for (const ScopedPending& sum : *sums) GEMINID_RETURN_IF_ERROR(sum.Wait());
     }
     return absl::OkStatus();
   }
 
-  absl::Status BackwardInput(const Room& room, const T* w, const T* dy, float* dx, Begun next,
-                             Sums& sums) {
+  absl::Status BackwardInput(const Room& room, const T* w, const T* dy, float* dx,
+                             ScopedPending next, Sums& sums) {
     const Pair ws = room.ws();
     const Partials partials = room.dxs();
     for (int step = 0; step < side_; ++step) {
-      const Begun fetched = std::exchange(next, FetchNext(kAlongColumn, w, ws, step));
-      Begun& sum = sums[Of(step)];
+      const ScopedPending fetched = std::exchange(next, FetchNext(kAlongColumn, w, ws, step));
+      ScopedPending& sum = sums[Of(step)];
       GEMINID_RETURN_IF_ERROR(sum.Wait());
       GEMINID_RETURN_IF_ERROR(fetched.Wait());
       GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput<T>(
-          part_, dy, ws[Of(step)].data(), partials[Of(step)].data(), Into::kOverwrite));
+          part_, dy, ws[Of(step)].data(), partials[Of(step)].data(), OutputMode::kOverwrite));
       sum = Sum(kAlongRow, partials[Of(step)], dx, step);
     }
     return absl::OkStatus();
   }
 
-  absl::Status BackwardWeight(const Room& room, const T* x, const T* dy, float* dw, Begun next) {
+  absl::Status BackwardWeight(const Room& room, const T* x, const T* dy, float* dw,
+                              ScopedPending next) {
     const Pair xs = room.xs();
     const Partials partials = room.dws();
     const int row = groups().Along(kAlongColumn).Rank();
     Sums sums;
-    Begun over_depth;
+    ScopedPending over_depth;
     for (int step = 0; step < side_; ++step) {
-      const Begun fetched = std::exchange(next, FetchNext(kAlongRow, x, xs, step));
-      Begun& sum = sums[Of(step)];
+      const ScopedPending fetched = std::exchange(next, FetchNext(kAlongRow, x, xs, step));
+      ScopedPending& sum = sums[Of(step)];
       GEMINID_RETURN_IF_ERROR(sum.Wait());
       GEMINID_RETURN_IF_ERROR(fetched.Wait());
       GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight<T>(
-          part_, dy, xs[Of(step)].data(), partials[Of(step)].data(), Into::kOverwrite));
+          part_, dy, xs[Of(step)].data(), partials[Of(step)].data(), OutputMode::kOverwrite));
       sum = Sum(kAlongColumn, partials[Of(step)], dw, step);
       if (step == row) over_depth = SumOverDepth(sum, std::span(dw, blocks().w.elements()));
     }
-    for (const Begun& sum : sums) GEMINID_RETURN_IF_ERROR(sum.Wait());
+    for (const ScopedPending& sum : sums) GEMINID_RETURN_IF_ERROR(sum.Wait());
     return over_depth.Wait();
   }
 
@@ -181,8 +182,8 @@ class Linear2D final : public ParallelLinear<T> {
   }
 
   // Runs after `sum` and adds up its results over the depths. Does nothing with one depth.
-  Begun SumOverDepth(const Begun& sum, std::span<float> values) {
-    if (groups().grid().depth() == 1) return Begun();
+  ScopedPending SumOverDepth(const ScopedPending& sum, std::span<float> values) {
+    if (groups().grid().depth() == 1) return ScopedPending();
     return groups().Begin(GridAxis::kDepth, [before = sum.pending(), values](AxisRanks& ranks) {
       GEMINID_RETURN_IF_ERROR(before->Wait());
       return ranks.AllReduce(values, values, ReduceOp::kSum);

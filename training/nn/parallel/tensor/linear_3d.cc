@@ -47,11 +47,11 @@ class Linear3D final : public ParallelLinear<T> {
                              scratch_.Take<T>("W gathered", part_.out * part_.in));
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock partial,
                              scratch_.Take("a part of the sum Y", part_.tokens * part_.out));
-    const Begun gathered_x = groups().Begin(input_, Gathering(x, blocks().x, all_x.all()));
+    const ScopedPending gathered_x = groups().Begin(input_, Gathering(x, blocks().x, all_x.all()));
     GEMINID_RETURN_IF_ERROR(Gathering(w, blocks().w, all_w.all())(groups().Along(kWeight)));
     GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
     GEMINID_RETURN_IF_ERROR(scratch_.products().Forward<T>(part_, all_x.data(), all_w.data(),
-                                                           partial.data(), Into::kOverwrite));
+                                                           partial.data(), OutputMode::kOverwrite));
     GEMINID_RETURN_IF_ERROR(Scattering(partial.all(), y, blocks().y)(groups().Along(output_)));
     if (!options().bias) return absl::OkStatus();
     return scratch_.math().AddBias(blocks().y.rows.count, part_.out, bias, y);
@@ -64,23 +64,25 @@ class Linear3D final : public ParallelLinear<T> {
     GEMINID_ASSIGN_OR_RETURN(const Room room, Take());
     const FloatBlock& partial = room.partial;
     const std::span<T> all_w = room.w.operands();
-    const Begun gathered_dy = groups().Begin(output_, Gathering(dy, blocks().y, room.dy.all()));
-    const Begun gathered_w = groups().Begin(kWeight, Gathering(w, blocks().w, all_w));
-    const Begun gathered_x = groups().Begin(input_, Gathering(x, blocks().x, room.x.all()));
+    const ScopedPending gathered_dy =
+        groups().Begin(output_, Gathering(dy, blocks().y, room.dy.all()));
+    const ScopedPending gathered_w = groups().Begin(kWeight, Gathering(w, blocks().w, all_w));
+    const ScopedPending gathered_x = groups().Begin(input_, Gathering(x, blocks().x, room.x.all()));
     GEMINID_RETURN_IF_ERROR(gathered_dy.Wait());
-    Begun summed_db;
+    ScopedPending summed_db;
     if (options().bias) {
       GEMINID_ASSIGN_OR_RETURN(summed_db, BackwardBias(room.dy.data(), db));
     }
     GEMINID_RETURN_IF_ERROR(gathered_w.Wait());
     GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput<T>(
-        part_, room.dy.data(), all_w.data(), partial.data(), Into::kOverwrite));
-    const Begun scattered_dx = groups().Begin(input_, Scattering(partial.all(), dx, blocks().x));
+        part_, room.dy.data(), all_w.data(), partial.data(), OutputMode::kOverwrite));
+    const ScopedPending scattered_dx =
+        groups().Begin(input_, Scattering(partial.all(), dx, blocks().x));
     GEMINID_RETURN_IF_ERROR(gathered_x.Wait());
     // W is not needed any more: its place takes this rank's part of dW.
     const std::span<float> all_dw = room.w.sums();
     GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight<T>(
-        part_, room.dy.data(), room.x.data(), all_dw.data(), Into::kOverwrite));
+        part_, room.dy.data(), room.x.data(), all_dw.data(), OutputMode::kOverwrite));
     GEMINID_RETURN_IF_ERROR(groups().Begin(kWeight, Scattering(all_dw, dw, blocks().w)).Wait());
     GEMINID_RETURN_IF_ERROR(summed_db.Wait());
     return scattered_dx.Wait();
@@ -89,7 +91,7 @@ class Linear3D final : public ParallelLinear<T> {
   // What the backward pass works in.
   struct Room {
     ElementBlock<T> x, dy;
-    ExchangeRoom<T> w;
+    ExchangeBuffer<T> w;
     FloatBlock partial;
   };
   absl::StatusOr<Room> Take() {
@@ -97,14 +99,14 @@ class Linear3D final : public ParallelLinear<T> {
     const size_t x = part_.tokens * part_.in, w = part_.out * part_.in;
     GEMINID_ASSIGN_OR_RETURN(room.x, scratch_.Take<T>("X gathered", x));
     GEMINID_ASSIGN_OR_RETURN(room.w,
-                             ExchangeRoom<T>::Take(scratch_, "W gathered", w, /*sums=*/true));
+                             ExchangeBuffer<T>::Take(scratch_, "W gathered", w, /*sums=*/true));
     GEMINID_ASSIGN_OR_RETURN(room.dy, scratch_.Take<T>("dY gathered", part_.tokens * part_.out));
     GEMINID_ASSIGN_OR_RETURN(room.partial, scratch_.Take("a part of the sum dX", x));
     return room;
   }
 
   // Of all rows of dY, which are there.
-  absl::StatusOr<Begun> BackwardBias(const T* dy, float* db) {
+  absl::StatusOr<ScopedPending> BackwardBias(const T* dy, float* db) {
     GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardBias<T>(part_.tokens, part_.out, dy, db));
     return groups().Begin(kWeight, [sum = std::span(db, part_.out)](AxisRanks& ranks) {
       return ranks.AllReduce(sum, sum, ReduceOp::kSum);

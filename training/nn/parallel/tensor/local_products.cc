@@ -47,27 +47,27 @@ absl::Status LocalProducts::Multiply(const kernels::MatmulShape& shape, const T*
 
 template <typename T>
 absl::Status LocalProducts::Forward(const LinearShape& shape, const T* x, const T* w, float* y,
-                                    Into into) {
+                                    OutputMode into) {
   kernels::MatmulShape product =
       kernels::LinearForwardShape(shape.tokens, shape.in, shape.out, /*bias=*/false);
-  product.accumulate = into == Into::kAdd;
+  product.accumulate = into == OutputMode::kAdd;
   return Multiply(product, x, w, y);
 }
 
 template <typename T>
 absl::Status LocalProducts::BackwardInput(const LinearShape& shape, const T* dy, const T* w,
-                                          float* dx, Into into) {
-  return Multiply(
-      kernels::LinearBackwardInputShape(shape.tokens, shape.in, shape.out, into == Into::kAdd), dy,
-      w, dx);
+                                          float* dx, OutputMode into) {
+  return Multiply(kernels::LinearBackwardInputShape(shape.tokens, shape.in, shape.out,
+                                                    into == OutputMode::kAdd),
+                  dy, w, dx);
 }
 
 template <typename T>
 absl::Status LocalProducts::BackwardWeight(const LinearShape& shape, const T* dy, const T* x,
-                                           float* dw, Into into) {
-  return Multiply(
-      kernels::LinearBackwardWeightShape(shape.tokens, shape.in, shape.out, into == Into::kAdd), dy,
-      x, dw);
+                                           float* dw, OutputMode into) {
+  return Multiply(kernels::LinearBackwardWeightShape(shape.tokens, shape.in, shape.out,
+                                                     into == OutputMode::kAdd),
+                  dy, x, dw);
 }
 
 template <typename T>
@@ -78,11 +78,11 @@ absl::Status LocalProducts::BackwardBias(size_t rows, size_t columns, const T* d
 #define GEMINID_INSTANTIATE(T)                                                                 \
   template ProductBytes ProductBytesOf<T>(const LinearShape&, size_t);                         \
   template absl::Status LocalProducts::Forward(const LinearShape&, const T*, const T*, float*, \
-                                               Into);                                          \
+                                               OutputMode);                                    \
   template absl::Status LocalProducts::BackwardInput(const LinearShape&, const T*, const T*,   \
-                                                     float*, Into);                            \
+                                                     float*, OutputMode);                      \
   template absl::Status LocalProducts::BackwardWeight(const LinearShape&, const T*, const T*,  \
-                                                      float*, Into);                           \
+                                                      float*, OutputMode);                     \
   template absl::Status LocalProducts::BackwardBias(size_t, size_t, const T*, float*);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)

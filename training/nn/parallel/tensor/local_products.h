@@ -14,7 +14,7 @@
 
 namespace geminid::collectives {
 
-enum class Into : uint8_t { kOverwrite, kAdd };
+enum class OutputMode : uint8_t { kOverwrite, kAdd };
 
 // Shapes are those of the blocks. One thread at a time. Errors are those of LayerMath.
 class LocalProducts {
@@ -25,15 +25,15 @@ class LocalProducts {
   // Operands are T, float or kernels::BFloat16; results are fp32.
   // y (+)= x w^T.
   template <typename T>
-  absl::Status Forward(const LinearShape& shape, const T* x, const T* w, float* y, Into into);
+  absl::Status Forward(const LinearShape& shape, const T* x, const T* w, float* y, OutputMode into);
   // dx (+)= dy w.
   template <typename T>
   absl::Status BackwardInput(const LinearShape& shape, const T* dy, const T* w, float* dx,
-                             Into into);
+                             OutputMode into);
   // dw (+)= dy^T x.
   template <typename T>
   absl::Status BackwardWeight(const LinearShape& shape, const T* dy, const T* x, float* dw,
-                              Into into);
+                              OutputMode into);
   // db = the sum of dy's rows.
   template <typename T>
   absl::Status BackwardBias(size_t rows, size_t columns, const T* dy, float* db);

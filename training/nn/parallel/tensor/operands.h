@@ -94,11 +94,11 @@ class RoundedResults {
 // Room for operands that come from other ranks and, with `sums`, for as many fp32 sums when the
 // operands are not needed any more.
 template <typename T>
-class ExchangeRoom {
+class ExchangeBuffer {
  public:
-  static absl::StatusOr<ExchangeRoom> Take(LinearScratch& scratch, std::string_view what,
-                                           size_t elements, bool sums) {
-    ExchangeRoom room;
+  static absl::StatusOr<ExchangeBuffer> Take(LinearScratch& scratch, std::string_view what,
+                                             size_t elements, bool sums) {
+    ExchangeBuffer room;
     room.elements_ = elements;
     GEMINID_ASSIGN_OR_RETURN(room.bytes_, scratch.Take<std::byte>(what, Bytes(elements, sums)));
     return room;

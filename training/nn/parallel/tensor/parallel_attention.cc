@@ -128,8 +128,8 @@ absl::Status ParallelAttention<T>::MakeTable() {
 
 template <typename T>
 template <typename Element>
-typename ParallelAttention<T>::template KeptValues<Element> ParallelAttention<T>::ValuesIn(
-    std::span<Element> kept) const {
+typename ParallelAttention<T>::template AttentionActivations<Element>
+ParallelAttention<T>::ValuesIn(std::span<Element> kept) const {
   const std::span<Element> qkv = kept.subspan(OfHeads(), first().y.elements());
   return {.qkv = qkv,
           .attended = kept.subspan(OfHeads() + qkv.size()),
@@ -193,23 +193,23 @@ absl::Status ParallelAttention<T>::Rotate(Rotation rotation, std::span<T> qkv) c
 
 template <typename T>
 template <typename Taken>
-absl::StatusOr<Taken> ParallelAttention<T>::OrTell(absl::StatusOr<Taken> taken) {
+absl::StatusOr<Taken> ParallelAttention<T>::OrTellRanks(absl::StatusOr<Taken> taken) {
   if (options_.pieces != nullptr) (void)TellIfRefused(*options_.pieces, taken.status());
-  return groups_.OrTell(std::move(taken));
+  return groups_.OrTellRanks(std::move(taken));
 }
 
 template <typename T>
 absl::StatusOr<RoundedResults<T>> ParallelAttention<T>::Rounding(std::span<T> to) {
-  return OrTell(RoundedResults<T>::For(scratch_, "rounded values of a sharded attention", to));
+  return OrTellRanks(RoundedResults<T>::For(scratch_, "rounded values of a sharded attention", to));
 }
 
 template <typename T>
 absl::StatusOr<Converted<float>> ParallelAttention<T>::Widened(std::span<const T> values) {
-  return OrTell(Converted<float>::Of(scratch_, "attended values in fp32", values));
+  return OrTellRanks(Converted<float>::Of(scratch_, "attended values in fp32", values));
 }
 
 template <typename T>
-absl::Status ParallelAttention<T>::Attend(const KeptValues<T>& kept) {
+absl::Status ParallelAttention<T>::Attend(const AttentionActivations<T>& kept) {
   if (options_.pieces != nullptr) return AttendWithOthers(kept);
   const std::span<const T> qkv = kept.qkv;
   return TellIfRefused(groups_, scratch_.math().template Of<T>().AttentionForward(
@@ -218,8 +218,9 @@ absl::Status ParallelAttention<T>::Attend(const KeptValues<T>& kept) {
 }
 
 template <typename T>
-absl::Status ParallelAttention<T>::AttendWithOthers(const KeptValues<T>& kept) {
-  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, OrTell(scratch_.Take(kDense, kept.qkv.size())));
+absl::Status ParallelAttention<T>::AttendWithOthers(const AttentionActivations<T>& kept) {
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all,
+                           OrTellRanks(scratch_.Take(kDense, kept.qkv.size())));
   GEMINID_ASSIGN_OR_RETURN(const auto attended, Rounding(kept.attended));
   const Dense dense = Cut(all.all());
   GEMINID_RETURN_IF_ERROR(TellIfRefused(groups_, Gather(kept.qkv, dense)));
@@ -230,7 +231,7 @@ absl::Status ParallelAttention<T>::AttendWithOthers(const KeptValues<T>& kept) {
 }
 
 template <typename T>
-absl::Status ParallelAttention<T>::AttendBackward(const KeptValues<const T>& kept,
+absl::Status ParallelAttention<T>::AttendBackward(const AttentionActivations<const T>& kept,
                                                   std::span<const T> dattended, std::span<T> dqkv) {
   if (options_.pieces != nullptr) return AttendBackwardWithOthers(kept, dattended, dqkv);
   const size_t width = second().x.columns.count;
@@ -246,13 +247,12 @@ absl::Status ParallelAttention<T>::AttendBackward(const KeptValues<const T>& kep
 }
 
 template <typename T>
-absl::Status ParallelAttention<T>::AttendBackwardWithOthers(const KeptValues<const T>& kept,
-                                                            std::span<const T> dattended,
-                                                            std::span<T> dqkv) {
-  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, OrTell(scratch_.Take(kDense, dqkv.size())));
+absl::Status ParallelAttention<T>::AttendBackwardWithOthers(
+    const AttentionActivations<const T>& kept, std::span<const T> dattended, std::span<T> dqkv) {
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, OrTellRanks(scratch_.Take(kDense, dqkv.size())));
   GEMINID_ASSIGN_OR_RETURN(
       const FloatBlock all_gradients,
-      OrTell(scratch_.Take("the gradients of queries, keys and values", dqkv.size())));
+      OrTellRanks(scratch_.Take("the gradients of queries, keys and values", dqkv.size())));
   GEMINID_ASSIGN_OR_RETURN(const Converted<float> out, Widened(kept.attended));
   GEMINID_ASSIGN_OR_RETURN(const Converted<float> dout, Widened(dattended));
   const Dense dense = Cut(all.all());
@@ -277,7 +277,7 @@ absl::Status ParallelAttention<T>::Forward(std::span<const T> x, const Parameter
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("the saved activations", kept.size(), this->kept()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("Wout", parameters.w_out.size(), second().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("bout", parameters.b_out.size(), bias));
-  const KeptValues<T> values = ValuesIn(kept);
+  const AttentionActivations<T> values = ValuesIn(kept);
   {
     GEMINID_ASSIGN_OR_RETURN(const auto qkv, Rounding(values.qkv));
     GEMINID_RETURN_IF_ERROR(first_->Forward(x, parameters.w_qkv, parameters.b_qkv, qkv.all()));
@@ -299,15 +299,15 @@ absl::Status ParallelAttention<T>::Backward(std::span<const T> x, const Paramete
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dX", gradients.x.size(), first().x.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dWqkv", gradients.w_qkv.size(), first().w.elements()));
   GEMINID_RETURN_IF_ERROR(CheckBlockSize("dbqkv", gradients.b_qkv.size(), bias));
-  const KeptValues<const T> values = ValuesIn(kept);
+  const AttentionActivations<const T> values = ValuesIn(kept);
   // Taken in the order of a stack.
   GEMINID_ASSIGN_OR_RETURN(
       const ElementBlock<T> dqkv,
-      OrTell(scratch_.Take<T>("the gradient of its first layer's output", values.qkv.size())));
+      OrTellRanks(scratch_.Take<T>("the gradient of its first layer's output", values.qkv.size())));
   {
-    GEMINID_ASSIGN_OR_RETURN(
-        const ElementBlock<T> dattended,
-        OrTell(scratch_.Take<T>("the gradient of the attended values", values.attended.size())));
+    GEMINID_ASSIGN_OR_RETURN(const ElementBlock<T> dattended,
+                             OrTellRanks(scratch_.Take<T>("the gradient of the attended values",
+                                                          values.attended.size())));
     {
       GEMINID_ASSIGN_OR_RETURN(const auto given, Rounding(dattended.all()));
       GEMINID_RETURN_IF_ERROR(

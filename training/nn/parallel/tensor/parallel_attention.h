@@ -7,8 +7,8 @@
 // A rank has whole heads of whole sequences, so it attends by itself: only the two layers exchange
 // data (parallel_linear.h). Alternatively the ranks of one grid have the same piece of each
 // sequence, and other grids have the other pieces. Then ranks at the same place in their grids
-// attend together (training/nn/parallel/sequence/piece_attention.h), and "sequence" below means
-// such a piece. The layers' shapes are, with c = head_dim,
+// attend together (training/nn/parallel/sequence/sequence_parallel_attention.h), and "sequence"
+// below means such a piece. The layers' shapes are, with c = head_dim,
 //
 //   first   {tokens, hidden, (heads + 2 kv_heads) c};  second  {tokens, heads c, hidden}
 //
@@ -33,7 +33,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/model/rotary/rotary.h"
-#include "training/nn/parallel/sequence/piece_attention.h"
+#include "training/nn/parallel/sequence/sequence_parallel_attention.h"
 #include "training/nn/parallel/tensor/fused_outputs.h"
 #include "training/nn/parallel/tensor/linear_scratch.h"
 #include "training/nn/parallel/tensor/parallel_linear.h"
@@ -56,7 +56,7 @@ struct AttentionOptions {
   double rotary_length = 1;
   size_t window = 0;  // kernels::AttentionShape::window; not with `pieces`
   // Attends together with other grids; outlives the block. Null: sequences are whole.
-  PieceAttention* pieces = nullptr;
+  SequenceParallelAttention* pieces = nullptr;
   // The positions of the tokens in their sequence. Empty: consecutive from 0 on.
   std::vector<size_t> positions = {};
 
@@ -116,12 +116,12 @@ class ParallelAttention {
 
   // What is kept.
   template <typename Element>
-  struct KeptValues {
+  struct AttentionActivations {
     std::span<Element> qkv, attended;
     float* lse;
   };
   template <typename Element>
-  KeptValues<Element> ValuesIn(std::span<Element> kept) const;
+  AttentionActivations<Element> ValuesIn(std::span<Element> kept) const;
   size_t Sums() const { return shape_.heads * second().x.rows.count; }
   size_t OfHeads() const { return Sums() * sizeof(float) / sizeof(T); }
 
@@ -135,7 +135,7 @@ class ParallelAttention {
   absl::Status Scatter(const Dense& from, std::span<T> qkv) const;
   // Hands on what this rank takes; if it was refused, those that it attends with are told, too.
   template <typename Taken>
-  absl::StatusOr<Taken> OrTell(absl::StatusOr<Taken> taken);
+  absl::StatusOr<Taken> OrTellRanks(absl::StatusOr<Taken> taken);
   absl::StatusOr<RoundedResults<T>> Rounding(std::span<T> to);
   absl::StatusOr<Converted<float>> Widened(std::span<const T> values);
 
@@ -143,11 +143,11 @@ class ParallelAttention {
   template <class Element>
   kernels::HeadsView<Element> Section(std::span<Element> qkv, size_t section) const;
   absl::Status Rotate(Rotation rotation, std::span<T> qkv) const;
-  absl::Status Attend(const KeptValues<T>& kept);
-  absl::Status AttendWithOthers(const KeptValues<T>& kept);
-  absl::Status AttendBackward(const KeptValues<const T>& kept, std::span<const T> dattended,
-                              std::span<T> dqkv);
-  absl::Status AttendBackwardWithOthers(const KeptValues<const T>& kept,
+  absl::Status Attend(const AttentionActivations<T>& kept);
+  absl::Status AttendWithOthers(const AttentionActivations<T>& kept);
+  absl::Status AttendBackward(const AttentionActivations<const T>& kept,
+                              std::span<const T> dattended, std::span<T> dqkv);
+  absl::Status AttendBackwardWithOthers(const AttentionActivations<const T>& kept,
                                         std::span<const T> dattended, std::span<T> dqkv);
 
   TensorGroups& groups_;

@@ -65,8 +65,8 @@ absl::StatusOr<ParallelCrossEntropy::Loss> ParallelCrossEntropy::Forward(
     std::span<const float> logits, std::span<const int32_t> targets, std::span<float> statistics) {
   GEMINID_RETURN_IF_ERROR(Check(logits, targets, statistics.size()));
   const size_t tokens = block_.rows.count;
-  GEMINID_ASSIGN_OR_RETURN(const FloatBlock room,
-                           groups_.OrTell(scratch_.Take("sums of sharded logits", 2 * tokens)));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock room, groups_.OrTellRanks(scratch_.Take(
+                                                      "sums of sharded logits", 2 * tokens)));
   LayerMath& math = scratch_.math();
   AxisRanks& words = groups_.Along(layout_.features.front());
   const std::span<float> max = statistics.first(tokens);

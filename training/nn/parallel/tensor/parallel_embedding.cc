@@ -104,9 +104,10 @@ absl::Status ParallelEmbedding::CheckIds(std::span<const int32_t> ids) const {
 absl::StatusOr<ParallelEmbedding::Room> ParallelEmbedding::Take() {
   const size_t table = gathered_ == nullptr ? 0 : part_.rows * part_.hidden;
   Room room;
-  GEMINID_ASSIGN_OR_RETURN(room.table, groups_.OrTell(scratch_.Take("a table gathered", table)));
-  GEMINID_ASSIGN_OR_RETURN(room.y, groups_.OrTell(scratch_.Take("output of a sharded table",
-                                                                part_.tokens * part_.hidden)));
+  GEMINID_ASSIGN_OR_RETURN(room.table,
+                           groups_.OrTellRanks(scratch_.Take("a table gathered", table)));
+  GEMINID_ASSIGN_OR_RETURN(room.y, groups_.OrTellRanks(scratch_.Take("output of a sharded table",
+                                                                     part_.tokens * part_.hidden)));
   return room;
 }
 

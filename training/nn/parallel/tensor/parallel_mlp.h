@@ -84,10 +84,11 @@ class ParallelMlp {
       : groups_(groups), options_(options), outputs_(std::move(outputs)), scratch_(scratch) {}
 
   absl::StatusOr<ElementBlock<T>> Take(std::string_view what, size_t elements) {
-    return groups_.OrTell(scratch_.Take<T>(what, elements));
+    return groups_.OrTellRanks(scratch_.Take<T>(what, elements));
   }
   absl::StatusOr<RoundedResults<T>> Rounding(std::span<T> to) {
-    return groups_.OrTell(RoundedResults<T>::For(scratch_, "rounded values of a sharded MLP", to));
+    return groups_.OrTellRanks(
+        RoundedResults<T>::For(scratch_, "rounded values of a sharded MLP", to));
   }
   absl::Status Activate(const T* kept, T* inner) const;
   // Gradients of what the first layer gave.

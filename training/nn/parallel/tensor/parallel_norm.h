@@ -100,7 +100,7 @@ class ParallelNorm {
   // The mean of each row, which follows rstd; null in RMS normalisation.
   const float* MeanIn(std::span<const float> statistics) const;
   absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
-    return groups_.OrTell(scratch_.Take(what, elements));
+    return groups_.OrTellRanks(scratch_.Take(what, elements));
   }
   // The parameter of this rank's features, gathered into `whole` from the ranks' slices. If `whole`
   // is empty, `parameter` itself.

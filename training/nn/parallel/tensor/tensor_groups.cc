@@ -35,12 +35,11 @@ absl::StatusOr<std::unique_ptr<TensorGroups>> TensorGroups::Connect(const Tensor
 TensorGroups::TensorGroups(const TensorGrid& grid, int rank, Groups groups)
     : grid_(grid), rank_(rank), groups_(std::move(groups)) {}
 
-Begun TensorGroups::Begin(GridAxis axis, Exchange operations) {
+ScopedPending TensorGroups::Begin(GridAxis axis, Exchange operations) {
   const Group& group = groups_[static_cast<size_t>(axis)];
-  if (group.queue == nullptr) return Begun(Pending(operations(*group.layers)));
-  return Begun(group.queue->Run([&group, operations = std::move(operations)](Communicator&) {
-    return operations(*group.layers);
-  }));
+  if (group.queue == nullptr) return ScopedPending(Pending(operations(*group.layers)));
+  return ScopedPending(group.queue->Run([&group, operations = std::move(operations)](
+                                            Communicator&) { return operations(*group.layers); }));
 }
 
 absl::Status TensorGroups::AddAlong(const Axes& axes, Buffer values) {

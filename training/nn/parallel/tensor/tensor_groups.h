@@ -14,7 +14,7 @@
 #include "geminid/communicator.h"
 #include "training/nn/parallel/axis_ranks.h"
 #include "training/nn/parallel/memory.h"
-#include "training/nn/parallel/tensor/begun.h"
+#include "training/nn/parallel/tensor/scoped_pending.h"
 #include "training/nn/parallel/tensor/tensor_grid.h"
 #include "training/nn/parallel/tensor/tensor_layout.h"
 
@@ -46,7 +46,7 @@ class TensorGroups {
   // Runs operations of the same ranks in the background. Operations along an axis run in the order
   // of these calls, on that axis's thread. All ranks of the group make the same calls in the same
   // order. If the group has one rank, or devices compute, the operations are done on return.
-  Begun Begin(GridAxis axis, Exchange operations);
+  ScopedPending Begin(GridAxis axis, Exchange operations);
 
   // Sums `values` over all ranks that differ only along these axes, one axis after another.
   absl::Status AddAlong(const Axes& axes, Buffer values);
@@ -57,7 +57,7 @@ class TensorGroups {
   void Abort(const std::string& reason);
   // Returns `taken`; if it is a refusal, tells the other ranks.
   template <typename Taken>
-  absl::StatusOr<Taken> OrTell(absl::StatusOr<Taken> taken) {
+  absl::StatusOr<Taken> OrTellRanks(absl::StatusOr<Taken> taken) {
     (void)TellIfRefused(*this, taken.status());
     return taken;
   }

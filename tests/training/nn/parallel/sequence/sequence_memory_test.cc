@@ -13,7 +13,7 @@
 #include "tests/training/nn/parallel/counting_memory.h"
 #include "training/nn/parallel/host_layer_math.h"
 #include "training/nn/parallel/sequence/head_exchange.h"
-#include "training/nn/parallel/sequence/piece_attention.h"
+#include "training/nn/parallel/sequence/sequence_parallel_attention.h"
 
 namespace geminid::collectives {
 namespace {
@@ -36,7 +36,8 @@ AttentionShape Mine(int ranks) {
 // One rank's attention with its arguments.
 class Attention {
  public:
-  Attention(PieceAttention& attention, int ranks) : attention_(attention), mine_(Mine(ranks)) {}
+  Attention(SequenceParallelAttention& attention, int ranks)
+      : attention_(attention), mine_(Mine(ranks)) {}
 
   absl::Status Forward(Memory& memory) {
     const auto math = MakeHostLayerMath(nullptr, memory);
@@ -49,7 +50,7 @@ class Attention {
   }
 
  private:
-  PieceAttention& attention_;
+  SequenceParallelAttention& attention_;
   const AttentionShape mine_;
   const Values q_ = Values(mine_.batch * mine_.sequence * kHeads * kHeadDim, 0.5F);
   const Values k_ = Values(mine_.batch * mine_.sequence * kKvHeads * kHeadDim, 0.25F);
@@ -58,14 +59,14 @@ class Attention {
 
 struct Kind {
   const char* name;
-  std::function<std::unique_ptr<PieceAttention>(Communicator&, RingRanks&)> make;
-  size_t (*bytes)(int ranks, RingTurn turn);
+  std::function<std::unique_ptr<SequenceParallelAttention>(Communicator&, RingRanks&)> make;
+  size_t (*bytes)(int ranks, RingPass turn);
 };
 
 std::vector<Kind> Kinds() {
   return {
-      {"Ring", [](Communicator&, RingRanks& ring) { return MakeRingOfPieces(ring); },
-       [](int ranks, RingTurn turn) {
+      {"Ring", [](Communicator&, RingRanks& ring) { return MakeRingSequenceAttention(ring); },
+       [](int ranks, RingPass turn) {
          const RingShape shape = {.batch = kBatch,
                                   .sequence = kTokens,
                                   .heads = kHeads,
@@ -74,8 +75,10 @@ std::vector<Kind> Kinds() {
                                   .scale = 1};
          return RingAttentionBytes(shape, ranks, turn, 1);
        }},
-      {"Heads", [](Communicator& ranks, RingRanks&) { return MakeHeadsOfPieces(ranks); },
-       [](int ranks, RingTurn turn) { return HeadsOfPiecesBytes(Mine(ranks), ranks, turn, 1); }}};
+      {"Heads", [](Communicator& ranks, RingRanks&) { return MakeUlyssesSequenceAttention(ranks); },
+       [](int ranks, RingPass turn) {
+         return UlyssesSequenceAttentionBytes(Mine(ranks), ranks, turn, 1);
+       }}};
 }
 
 // Calls `body` on each of so many ranks, each with its own memory. Rank 0's memory refuses the
@@ -101,10 +104,10 @@ TEST(PieceAttentionMemory, OfEachKind_IsTheClosedForm) {
       SCOPED_TRACE(std::string(kind.name) + " of " + std::to_string(ranks));
       OnRanks(kind, ranks, 0, [&](int, Attention attention, CountingMemory& memory) {
         ASSERT_EQ(attention.Forward(memory), absl::OkStatus());
-        EXPECT_EQ(memory.TakePeakBytes(), kind.bytes(ranks, RingTurn::kForward));
+        EXPECT_EQ(memory.TakePeakBytes(), kind.bytes(ranks, RingPass::kForward));
         EXPECT_EQ(memory.in_use_bytes(), 0u);
         ASSERT_EQ(attention.Backward(memory), absl::OkStatus());
-        EXPECT_EQ(memory.TakePeakBytes(), kind.bytes(ranks, RingTurn::kBackward));
+        EXPECT_EQ(memory.TakePeakBytes(), kind.bytes(ranks, RingPass::kBackward));
       });
     }
   }

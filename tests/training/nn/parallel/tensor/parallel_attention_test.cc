@@ -37,7 +37,7 @@ BlockGiven DrawAll(const AttentionOptions& options, Draw draw) {
 }
 
 // Rotates the queries and keys of every token by `sign` times the angles of its position.
-void Turn(const AttentionOptions& options, double sign, Wide& qkv) {
+void PassDirection(const AttentionOptions& options, double sign, Wide& qkv) {
   if (options.rotary_theta == 0) return;
   const size_t half = options.head_dim / 2;
   for (size_t t = 0; t < qkv.rows; ++t) {
@@ -129,10 +129,10 @@ Wide AttendBackward(const AttentionOptions& options, const Wide& qkv, const Wide
 BlockResults Solve(const AttentionOptions& options, const BlockGiven& given) {
   const Wide x(given.x), w1(given.w1), w2(given.w2), dy(given.dy);
   Wide qkv = LinearForward(x, w1, Wide(given.b1));
-  Turn(options, 1, qkv);
+  PassDirection(options, 1, qkv);
   const Wide attended = Attend(options, qkv);
   Wide dqkv = AttendBackward(options, qkv, LinearBackwardInput(dy, w2));
-  Turn(options, -1, dqkv);
+  PassDirection(options, -1, dqkv);
   return {.y = Rounded(LinearForward(attended, w2, Wide(given.b2))),
           .dx = Rounded(LinearBackwardInput(dqkv, w1)),
           .dw1 = Rounded(LinearBackwardWeight(dqkv, x)),

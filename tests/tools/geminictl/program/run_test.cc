@@ -192,7 +192,7 @@ TEST_F(Geminictl, Scale_WaitsForWhatTheRanksSay) {
   };
   const auto answer = [&](const std::string& state, const std::string& message) {
     return std::async(std::launch::async, [=, &offer] {
-      absl::StatusOr<JobScaling::Asked> asked = offer({});
+      absl::StatusOr<JobScaling::RankChange> asked = offer({});
       while (asked.ok() && asked->number == 0) asked = offer({});
       return asked.ok() ? offer({asked->number, state, message}).status() : asked.status();
     });
@@ -235,7 +235,7 @@ TEST_F(Geminictl, Migrate_WaitsForWhatIsSaidOfTheMove) {
   // Ranks take the request, and the launcher reports its outcome.
   const auto move = [&](const std::string& state, const std::string& message) {
     return std::async(std::launch::async, [=, &offer, &rank]() -> absl::Status {
-      absl::StatusOr<JobScaling::Asked> asked = offer({});
+      absl::StatusOr<JobScaling::RankChange> asked = offer({});
       while (asked.ok() && asked->number == 0) asked = offer({});
       if (!asked.ok()) return asked.status();
       EXPECT_EQ(asked->host, "beta");

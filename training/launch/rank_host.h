@@ -29,7 +29,7 @@ struct RankStart {
 // An outcome or state of a request to move, for the host's daemon while the job has no ranks there.
 struct MoveOutcome {
   uint64_t request = 0;
-  std::string state{};  // taken (in progress), done or refused
+  std::string state{};  // taken (in progress), done, refused, or ended on the daemon's answer
   std::string message{};
   friend bool operator==(const MoveOutcome&, const MoveOutcome&) = default;
 };

@@ -227,6 +227,7 @@ void RunPlace::EndIfAsked() {
   if (job_ended_ || (!origin_ && !carries())) return;
   if (!(origin_ ? origin_ : at_)->host->job_ended()) return;
   job_ended_ = true;
+  TellOrigin("ended", "");
   if (carries()) FailToCarry(absl::CancelledError("the job was ended on request"));
 }
 

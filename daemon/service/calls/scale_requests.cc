@@ -17,6 +17,7 @@ constexpr char kAsked[] = "asked";
 constexpr char kTaken[] = "taken";
 constexpr char kDone[] = "done";
 constexpr char kRefused[] = "refused";
+constexpr char kEnded[] = "ended";  // by the launcher, which heard that a person wants it
 constexpr char kJobEnded[] = "the job was ended on request";
 
 bool IsEnd(const std::string& state) { return state == kDone || state == kRefused; }
@@ -309,11 +310,17 @@ absl::Status ScaleRequests::Tell(const std::string& tenant, const v1::OfferScale
   const auto found = requests_.find(told.number());
   const bool is_of_job = found != requests_.end() && found->second.message.tenant() == tenant &&
                          found->second.message.job() == told.job();
-  if (is_of_job && found->second.end_wanted && !IsEnd(told.state())) {
+  // The run may arrive before its launcher has read the answer. So only the launcher's word counts.
+  if (is_of_job && found->second.end_wanted && told.state() == kEnded) {
     found->second.end_wanted = false;
     found->second.job_ended = found->second.end_heard = true;
     Refuse(kJobEnded, &found->second);
     found->second.heard = now;
+    return absl::OkStatus();
+  }
+  if (is_of_job && found->second.end_wanted && told.state() == kTaken) {
+    found->second.heard = now;
+    return absl::AbortedError(kJobEnded);
   }
   if (is_of_job && found->second.job_ended) return absl::AbortedError(kJobEnded);
   // Attached ranks report themselves.

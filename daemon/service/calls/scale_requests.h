@@ -59,7 +59,8 @@ class ScaleRequests {
   void SetLauncher(uint64_t session, base::UniqueFd launcher);
   // For the launcher of a job that has no rank attached: reports on a request that ranks have
   // taken. The request then stays known for as long as after a report of a rank. NOT_FOUND: there
-  // is no such request. ABORTED: a person has ended the job, and the launcher ends the run.
+  // is no such request. ABORTED: a person wants the job ended. The launcher ends the run, and then
+  // reports "ended". A launcher whose run has arrived reports "done", and the job goes on there.
   absl::Status Tell(const std::string& tenant, const v1::OfferScaleRequest& told,
                     const Sessions& attached, core::Time now);
   // A person ends a job that has no session. FAILED_PRECONDITION with the request's words: the
@@ -110,7 +111,7 @@ class ScaleRequests {
     core::Time heard;
     Asker asker = Asker::kPerson;
     bool job_ended = false;   // on request, before the change was done
-    bool end_wanted = false;  // by a person; the launcher that moves the job has not heard it yet
+    bool end_wanted = false;  // by a person; the launcher that moves the job has not ended it yet
     bool end_heard = false;   // by the launcher; the person has not heard it yet
   };
 

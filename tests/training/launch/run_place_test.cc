@@ -303,7 +303,8 @@ TEST_F(RunPlaces, OfAJobThatIsEndedWhileItsStateTravels_GiveBackWhatHasArrived) 
   EXPECT_EQ(beta_->got, "0123") << "no more of it is sent";
   EXPECT_THAT(reached_, SizeIs(1)) << "its request is not begun anew";
   place_.reset();
-  EXPECT_THAT(home_->told, IsEmpty()) << "its daemon knows";
+  ASSERT_THAT(home_->told, SizeIs(1)) << "its daemon knows that the run is ended, and no more";
+  EXPECT_EQ(home_->told[0].state, "ended");
 }
 
 TEST_F(RunPlaces, OfAJobThatIsEndedBeforeItsSecondStepThere_DoNotArrive) {
@@ -312,7 +313,8 @@ TEST_F(RunPlaces, OfAJobThatIsEndedBeforeItsSecondStepThere_DoNotArrive) {
   beta_->state.reset();  // the second step ends
   place_->Look();
   EXPECT_TRUE(place_->job_ended());
-  EXPECT_THAT(home_->told, IsEmpty());
+  ASSERT_THAT(home_->told, SizeIs(1));
+  EXPECT_EQ(home_->told[0].state, "ended");
   EXPECT_EQ(place_->look_by(), absl::InfiniteFuture()) << "there is nothing left to wait for";
 }
 

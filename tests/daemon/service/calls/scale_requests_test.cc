@@ -564,6 +564,8 @@ TEST_F(MoveRequestsTest, OfAJobThatIsEndedOnItsWay_TellItsLauncherAndThenThePers
   EXPECT_EQ(StateOf(asked->number()), "taken") << "its launcher does not know yet";
   EXPECT_TRUE(absl::IsAborted(Tell(asked->number(), "taken")));
   EXPECT_TRUE(absl::IsAborted(Tell(asked->number(), "taken"))) << "the answer may be lost";
+  EXPECT_FALSE(requests_.EndWithoutRanks(kMine, attached_, now_).ok()) << "nobody has ended it yet";
+  EXPECT_TRUE(Tell(asked->number(), "ended").ok());
   EXPECT_EQ(StateOf(asked->number()), "refused");
   EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "beta");
   EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "") << "there is no such job";
@@ -575,7 +577,9 @@ TEST_F(MoveRequestsTest, OfAJobThatArrivesBeforeItsLauncherHearsOfTheEnd_AreDone
   ASSERT_TRUE(asked.ok());
   Offer(1, asked->number(), "taken");
   attached_ = {};
+  EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "ended"))) << "nobody wants that";
   EXPECT_FALSE(requests_.EndWithoutRanks(kMine, attached_, now_).ok());
+  EXPECT_TRUE(absl::IsAborted(Tell(asked->number(), "taken")));
   EXPECT_TRUE(Tell(asked->number(), "done").ok());
   EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "");
   EXPECT_THAT(std::string(requests_.CheckHasNotLeft(kMine, attached_).message()),
@@ -589,7 +593,7 @@ TEST_F(MoveRequestsTest, OfAJobThatWasEndedOnItsWay_SayItForAMinute) {
   Offer(1, asked->number(), "taken");
   attached_ = {};
   EXPECT_FALSE(requests_.EndWithoutRanks(kMine, attached_, now_).ok());
-  EXPECT_TRUE(absl::IsAborted(Tell(asked->number(), "taken")));
+  EXPECT_TRUE(Tell(asked->number(), "ended").ok());
   now_ = now_ + ScaleRequests::kSilence;
   EXPECT_EQ(*requests_.EndWithoutRanks(kMine, attached_, now_), "");
 }

@@ -218,7 +218,8 @@ TEST(Attach, DescriptorsThatThisProcessMayNotOpen_AreNamedWithTheLimit) {
   FakeListener listener([&few](int connection) {
     const shm::Welcome welcome = GoodWelcome();
     const base::UniqueFd fd = testing::MakeMemoryFile(4096);
-    few.emplace(3);
+    // The listener closes two of its own soon.
+    few.emplace(1);
     Send(connection, &welcome, sizeof welcome, std::vector<int>(5, fd.get()));
   });
   const absl::Status status = Attach(listener.socket()).status();

@@ -34,7 +34,7 @@ TEST(Enums, DeviceKind_HasTheNamesAndNumbersOfTheMessages) {
 
 TEST(Enums, ChunkKind_HasTheNamesAndNumbersOfTheMessages) {
   const google::protobuf::EnumDescriptor* descriptor = v1::ChunkKind_descriptor();
-  ASSERT_EQ(descriptor->value_count(), 10);
+  ASSERT_EQ(descriptor->value_count(), 11);
   for (int i = 1; i < descriptor->value_count(); ++i) {
     const auto* value = descriptor->value(i);
     EXPECT_EQ(Lower(value->name()),

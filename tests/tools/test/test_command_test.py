@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_command_test.py SCRIPT: tests what tools/test builds and passes to ctest, with fakes for all programs that it calls."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -35,6 +36,8 @@ class TestCommand(unittest.TestCase):
         self.program("bin/ctest", CTEST)
         self.program("tools/cmake/reached_tests.py", REACHED)
         shutil.copy(SCRIPT, self.root / "tools" / "test")
+        shutil.copy(pathlib.Path(SCRIPT).parent / "cmake" / "processors.py", self.root / "tools" / "cmake")
+        (self.root / "build" / "dev").mkdir(parents=True)
 
     def program(self, name, text):
         path = self.root / name
@@ -60,6 +63,13 @@ class TestCommand(unittest.TestCase):
 
     def test_arguments_go_to_ctest(self):
         self.assertTrue(any("-R Layout isa=" in line for line in self.run_test("-R", "Layout")))
+
+    def test_processors_are_given_out_but_not_in_the_long_form(self):
+        self.assertTrue(any("--resource-spec-file" in line for line in self.run_test()))
+        given = json.loads((self.root / "build" / "dev" / "processors.json").read_text())
+        ids = [int(processor["id"]) for processor in given["local"][0]["processors"]]
+        self.assertEqual(ids, sorted(os.sched_getaffinity(0)))
+        self.assertFalse(any("--resource-spec-file" in line for line in self.run_test("--long")))
 
     def test_level_and_long_form_are_said_to_the_tests(self):
         self.assertTrue(any("isa=avx2 long=1" in line for line in self.run_test("--isa", "avx2", "--long")))

@@ -216,16 +216,6 @@ TEST_P(GpuMeshes, SequencesCutByHeads_ComputeWhatWholeOnesDo) {
   }
 }
 
-TEST_P(GpuMeshes, ThatTheHostAloneComputes_AreRefusedBeforeTheyStart) {
-  for (const std::string mesh : {"sequence=ring:2", "tensor=1d:2,sequence=ring:2",
-                                 "tensor=1d-sequence:2,sequence=ulysses:2"}) {
-    const CommandResult result =
-        RunTrainer(Arguments({"--model", "gpt2-tiny", "--device", "cuda", "--parallel", mesh}));
-    EXPECT_EQ(result.code, 2) << mesh;
-    EXPECT_THAT(result.err, HasSubstr("--device cuda does not yet support")) << mesh;
-  }
-}
-
 TEST_P(GpuText, OfValuesThatWereTrainedThere_IsTheHostsWithKeysRememberedOrNot) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny"}) {
     // Trains a little, so that the likeliest token is not a tie. The last step is on the GPU.

@@ -149,12 +149,15 @@ TEST(BatchCourse, ThatGoesOnWithHalfTheMicroBatch_HasTheSameSteps) {
 }
 
 TEST(BatchCourse, ThatGoesOnWithAnUpdateCostOfItsOwn_TakesIt) {
-  BatchCourse before(Following(8, 60, {.least = 1, .most = 8, .update_cost = 16}), 2);
+  const TrainOptions given = Following(8, 60, {.least = 1, .most = 8, .update_cost = 16});
+  BatchCourse before(given, 2);
   before.EndStep(Gradients(8, 1), std::nullopt);
-  BatchCourse same(Following(8, 60, {.least = 1, .most = 8}), 2);
+  const TrainOptions none_given = Following(8, 60, {.least = 1, .most = 8});
+  BatchCourse same(none_given, 2);
   ASSERT_TRUE(same.GoOn(1, before.saved()));
   EXPECT_EQ(same.state().update_cost, 16);
-  BatchCourse other(Following(8, 60, {.least = 1, .most = 8, .update_cost = 7}), 2);
+  const TrainOptions other_given = Following(8, 60, {.least = 1, .most = 8, .update_cost = 7});
+  BatchCourse other(other_given, 2);
   ASSERT_TRUE(other.GoOn(1, before.saved()));
   EXPECT_EQ(other.state().update_cost, 7);
 }

@@ -53,7 +53,6 @@ class WholeModel : public RankWork {
   std::uint32_t sharing_ranks() const override { return job_.ranks; }
   double held_micro_batches() const override { return 0; }
   Saved SavedOf(Operator part) const override { return SavedBytes(model_, part, job_.batch); }
-  bool is_whole() const override { return true; }
   std::uint64_t KeptOf(Operator part) const override {
     return job_.only_executable ? TrainerSavedBytes(model_, part, job_.batch)
                                 : SavedOf(part).bytes();
@@ -78,12 +77,9 @@ class WholeModel : public RankWork {
 // Builds the problem of one rank, moment by moment.
 class Builder {
  public:
-  Builder(const Model& model, const Job& job, const RankWork& work)
-      : model_(model),
-        job_(job),
-        work_(work),
-        as_trainer_(job.only_executable && work.is_whole()),
-        range_(work.part()) {}
+  // `as_trainer`: the chunks are those of geminid-train.
+  Builder(const Model& model, const Job& job, const RankWork& work, bool as_trainer)
+      : model_(model), job_(job), work_(work), as_trainer_(as_trainer), range_(work.part()) {}
 
   absl::StatusOr<planner::HierarchyProblem> Make() {
     tensors_ = work_.OwnTensors();
@@ -323,7 +319,7 @@ class Builder {
   const Model& model_;
   const Job& job_;
   const RankWork& work_;
-  const bool as_trainer_;  // the chunks are those of geminid-train
+  const bool as_trainer_;
   const ModelPart range_;
   std::vector<Tensor> tensors_;
   zero::Layout layout_;
@@ -435,14 +431,14 @@ planner::Machine MakeMachine(const Job& job) {
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job) {
   GEMINID_RETURN_IF_ERROR(Validate(model));
   GEMINID_RETURN_IF_ERROR(Validate(job));
-  return Builder(model, job, WholeModel(model, job)).Make();
+  return Builder(model, job, WholeModel(model, job), /*as_trainer=*/job.only_executable).Make();
 }
 
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
                                                       const RankWork& work) {
   GEMINID_RETURN_IF_ERROR(Validate(model));
   GEMINID_RETURN_IF_ERROR(Validate(job));
-  return Builder(model, job, work).Make();
+  return Builder(model, job, work, /*as_trainer=*/false).Make();
 }
 
 }  // namespace geminid::forecast

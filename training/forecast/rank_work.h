@@ -29,10 +29,8 @@ class RankWork {
   virtual double held_micro_batches() const = 0;
 
   virtual Saved SavedOf(Operator part) const = 0;
-  // The rank computes the whole model: no axis of the mesh shards its layers or cuts a sequence.
-  virtual bool is_whole() const = 0;
-  // What a sublayer saves with --activations keep.
-  virtual std::uint64_t KeptOf(Operator part) const = 0;
+  // All that a sublayer saves if nothing is recomputed but what the trainer always recomputes.
+  virtual std::uint64_t KeptOf(Operator part) const { return SavedOf(part).bytes(); }
   virtual std::uint64_t WorkspaceOf(Operator op, PassDirection turn) const = 0;
   // Seconds of computation, and of exchanges that computation waits for.
   virtual double SecondsOf(Operator op, PassDirection turn) const = 0;

@@ -42,7 +42,7 @@ absl::StatusOr<ComparedGrid> Compare(const Model& model, const Job& job, const M
     for (const forecast::Operator op : PartsOfLayer(model, layer)) {
       const forecast::Saved saved = work.SavedOf(op);
       compared.activation_bytes +=
-          static_cast<double>(job.keeps() ? work.KeptOf(op) : saved.input_bytes);
+          static_cast<double>(job.keeps() ? saved.bytes() : saved.input_bytes);
     }
   }
   for (const planner::OptimizerItem& item : compared.planned.fullest.problem.optimizer) {

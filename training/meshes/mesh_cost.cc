@@ -105,7 +105,7 @@ std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const Me
   std::uint64_t saved = 0, workspace = 0;
   for (const Operator op : PartsOfLayer(model, range.first_layer)) {
     const forecast::Saved part = work.SavedOf(op);
-    saved += rank_job.activations == Activations::kKeep ? work.KeptOf(op) : part.input_bytes;
+    saved += rank_job.activations == Activations::kKeep ? part.bytes() : part.input_bytes;
     // All but the last part's are still there, so the least of them counts.
     workspace = work.WorkspaceOf(op, PassDirection::kBackward);
     if (Recomputes(rank_job)) workspace += part.rest_bytes;

@@ -149,12 +149,6 @@ Saved MeshRankWork::SavedOf(Operator part) const {
   return saved;
 }
 
-// What the trainer computes again is known for whole layers.
-std::uint64_t MeshRankWork::KeptOf(Operator part) const {
-  return is_whole() && job_.only_executable ? TrainerSavedBytes(model_, part, part_)
-                                            : SavedOf(part).bytes();
-}
-
 std::uint64_t MeshRankWork::ScratchBytes(Operator op) const {
   if (grid_.ranks() == 1 || op == Operator::kEmbedding) return 0;
   double most = 0;

@@ -55,11 +55,7 @@ class MeshRankWork : public forecast::RankWork {
     return static_cast<std::uint32_t>(mesh_.sharing_ranks());
   }
   double held_micro_batches() const override { return in_flight_ - 1; }
-  bool is_whole() const override {
-    return mesh_.tensor == 1 && mesh_.sequence == 1 && mesh_.pipeline == 1;
-  }
   forecast::Saved SavedOf(forecast::Operator part) const override;
-  std::uint64_t KeptOf(forecast::Operator part) const override;
   std::uint64_t WorkspaceOf(forecast::Operator op, forecast::PassDirection turn) const override;
   double SecondsOf(forecast::Operator op, forecast::PassDirection turn) const override;
 

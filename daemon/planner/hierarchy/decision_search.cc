@@ -128,7 +128,7 @@ absl::StatusOr<bool> DecisionSearch::MoveIfBetter(Decisions decisions, Candidate
 
 absl::StatusOr<bool> DecisionSearch::ChangeOne(Candidate& current) {
   bool moved = false;
-  if (prepared_.without.Has(PlannerStage::kChangeOne)) return false;
+  if (prepared_.without.Has(HierarchyPart::kChangeOne)) return false;
   for (std::size_t i = 0; i < num_items() && budget_ >= WorkOfOne(); ++i) {
     for (std::size_t k = 0; k < kPlaces; ++k) {
       if (Get(current.decisions, i) == k) continue;
@@ -144,7 +144,7 @@ absl::StatusOr<bool> DecisionSearch::ChangeOne(Candidate& current) {
 
 // Gives two items new options at once. The items may swap space, for example.
 absl::StatusOr<bool> DecisionSearch::ChangeTwo(Candidate& current) {
-  if (prepared_.without.Has(PlannerStage::kChangeTwo)) return false;
+  if (prepared_.without.Has(HierarchyPart::kChangeTwo)) return false;
   for (std::size_t i = 0; i < num_items(); ++i) {
     for (std::size_t j = i + 1; j < num_items() && budget_ >= WorkOfOne(); ++j) {
       for (std::size_t k = 0; k < kPlaces * kPlaces; ++k) {
@@ -179,7 +179,7 @@ absl::Status DecisionSearch::Improve(double bound_seconds) {
     return status;
   }
   Random random;
-  if (prepared_.without.Has(PlannerStage::kRestarts)) return absl::OkStatus();
+  if (prepared_.without.Has(HierarchyPart::kRestarts)) return absl::OkStatus();
   for (int start = 0; start < kRestarts && !Done(bound_seconds); ++start) {
     Decisions decisions = best_->decisions;
     const std::size_t changes = kLeastChanges + random.Below(kMoreChanges);

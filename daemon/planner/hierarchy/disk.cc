@@ -319,7 +319,7 @@ absl::Status PlanDisk(const PreparedProblem& prepared, const Occupancy& occupanc
   // they are found at once.
   options.objective = Objective::kBytes;
   if (absl::Status status =
-          PlanCache(options, !prepared.without.Has(PlannerStage::kSmallerCaches), disk);
+          PlanCache(options, !prepared.without.Has(HierarchyPart::kSmallerCaches), disk);
       !status.ok())
     return status;
   FillDiskTraffic(prepared, plan);

@@ -241,7 +241,7 @@ void Refuse(HierarchyPlan& plan) {
 }  // namespace
 
 PreparedProblem::PreparedProblem(const HierarchyProblem& problem_in,
-                                 const PlannerStageSet& without_in)
+                                 const HierarchyPartSet& without_in)
     : problem(problem_in),
       without(without_in),
       used_bytes(UsedBytes(problem_in)),

@@ -21,10 +21,10 @@ inline constexpr Moment kNoMoment = UINT32_MAX;
 // this object.
 struct PreparedProblem {
   explicit PreparedProblem(const HierarchyProblem& problem_in,
-                           const PlannerStageSet& without_in = {});
+                           const HierarchyPartSet& without_in = {});
 
   const HierarchyProblem& problem;
-  const PlannerStageSet without;          // stages that the planner leaves out
+  const HierarchyPartSet without;         // stages that the planner leaves out
   std::vector<std::uint64_t> used_bytes;  // per moment, of the chunks it uses
   // The space that chunks must have: used_bytes, or under the policy kDevice all chunks.
   std::vector<std::uint64_t> required_bytes;

@@ -79,8 +79,8 @@ PricedSeconds WeightsOf(const PricedSeconds& seconds) {
 
 // If the dual says that only the computation is critical, space has no price, but its distribution
 // still matters. These are the prices of the whole arena for a whole step, in steps.
-constexpr std::pair<PlannerStage, double> kPriceLevels[] = {{PlannerStage::kLowLevel, 1.0 / 16},
-                                                            {PlannerStage::kHighLevel, 1.0 / 2}};
+constexpr std::pair<HierarchyPart, double> kPriceLevels[] = {{HierarchyPart::kLowLevel, 1.0 / 16},
+                                                             {HierarchyPart::kHighLevel, 1.0 / 2}};
 
 // The prices of the dual, but for every byte at least an even price. The even prices of the whole
 // arena sum to `seconds`.
@@ -128,7 +128,7 @@ class Planner {
 
  private:
   absl::Status Try(const Decisions& decisions) { return search_.Try(decisions).status(); }
-  bool Without(PlannerStage part) const { return prepared_.without.Has(part); }
+  bool Without(HierarchyPart part) const { return prepared_.without.Has(part); }
 
   // Tries decisions that need no prices: with all activations kept, and with activations as they
   // fit.
@@ -139,7 +139,7 @@ class Planner {
       if (absl::Status status = Try(AllAt(prepared_, place)); !status.ok()) return status;
     }
     if (search_.best().everything_on_device) return absl::OkStatus();
-    if (!Without(PlannerStage::kFitted)) {
+    if (!Without(HierarchyPart::kFitted)) {
       if (absl::Status status = Try(fitted_.decisions); !status.ok()) return status;
     }
     if (search_.best().fits) return absl::OkStatus();
@@ -172,7 +172,7 @@ class Planner {
   // Starts from the resources that are critical for the fitted decisions.
   DualResult Bound() const {
     DualResult dual = MaximizeDual(model_, WeightsOf(fitted_.seconds), TargetSeconds(),
-                                   Without(PlannerStage::kDual) ? 1 : kDualIterations);
+                                   Without(HierarchyPart::kDual) ? 1 : kDualIterations);
     // Every step does the base work, which no decision changes.
     dual.bound = std::max(dual.bound, Largest(model_.base));
     return dual;
@@ -191,7 +191,7 @@ class Planner {
 
   // If the step waits for updates, places the state of the chunks that it waits for on the device.
   absl::Status TryTail(const ResourcePrices& prices) {
-    if (Without(PlannerStage::kTail)) return absl::OkStatus();
+    if (Without(HierarchyPart::kTail)) return absl::OkStatus();
     if (!search_.best().fits || search_.best().seconds.optimizer <= 0) return absl::OkStatus();
     RoundOptions options;
     options.pinned = DeviceTail(prepared_, search_.best());
@@ -250,7 +250,7 @@ absl::Status AddDiskRemedy(const HierarchyProblem& problem, HierarchyPlan& plan)
 }
 
 absl::StatusOr<HierarchyPlan> MakePlanOrRemedies(const HierarchyProblem& problem, bool first,
-                                                 const PlannerStageSet& without) {
+                                                 const HierarchyPartSet& without) {
   if (absl::Status status = ValidateHierarchyProblem(problem); !status.ok()) return status;
   const PreparedProblem prepared(problem, without);
   absl::StatusOr<HierarchyPlan> plan = Planner(prepared).Run(first);
@@ -269,7 +269,7 @@ Decisions AllHost(const HierarchyProblem& problem) {
 }
 
 absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem,
-                                                const PlannerStageSet& without) {
+                                                const HierarchyPartSet& without) {
   return MakePlanOrRemedies(problem, /*first=*/false, without);
 }
 

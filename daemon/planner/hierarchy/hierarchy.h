@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "daemon/planner/contract/plan.h"
 #include "daemon/planner/contract/trace.h"
+#include "daemon/planner/hierarchy/hierarchy_part.h"
 #include "daemon/planner/hierarchy/machine.h"
-#include "daemon/planner/hierarchy/planner_stage.h"
 
 // One step of training over three tiers: device, host and disk. The plan says
 // - where the optimizer of each chunk runs and where its state lies;
@@ -254,7 +254,7 @@ struct HierarchyPlan {
 // Cost: well below a second for 10^4 chunks and activations together.
 // `without`: parts that the planner leaves out, to measure what they are worth.
 absl::StatusOr<HierarchyPlan> MakeHierarchyPlan(const HierarchyProblem& problem,
-                                                const PlannerStageSet& without = {});
+                                                const HierarchyPartSet& without = {});
 
 // The first decisions that fit, without the search for the fastest, at a fraction of its cost. Fits
 // exactly if MakeHierarchyPlan's plan does. If neither fits, the plans are the same.

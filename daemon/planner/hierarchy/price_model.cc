@@ -78,7 +78,7 @@ class Builder {
   // Checkpoints are chunks at even distances in the order of their first use, including the last.
   void FindCheckpoints() {
     order_.assign(problem_.optimizer.size(), 0);
-    if (problem_.options.update_during_backward || prepared_.without.Has(PlannerStage::kChains))
+    if (problem_.options.update_during_backward || prepared_.without.Has(HierarchyPart::kChains))
       return;
     std::vector<ChunkIndex> chunks;
     for (ChunkIndex c = 0; c < problem_.optimizer.size(); ++c) {

@@ -297,7 +297,7 @@ RoundedDecisions Round(const PreparedProblem& prepared, const PriceModel& model,
   constexpr int kRounds = 3;
   RoundOptions reserving = options;
   RoundedDecisions rounded = Rounding(prepared, model, prices, reserving).Run();
-  for (int round = 1; round < kRounds && !prepared.without.Has(PlannerStage::kReserves); ++round) {
+  for (int round = 1; round < kRounds && !prepared.without.Has(HierarchyPart::kReserves); ++round) {
     if (!ReserveExcess(prepared, rounded.decisions, reserving.reserved)) break;
     rounded = Rounding(prepared, model, prices, reserving).Run();
   }

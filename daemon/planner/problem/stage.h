@@ -1,9 +1,10 @@
 #ifndef GEMINID_DAEMON_PLANNER_PROBLEM_STAGE_H_
 #define GEMINID_DAEMON_PLANNER_PROBLEM_STAGE_H_
 
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
+
+#include "daemon/planner/problem/enum_set.h"
 
 namespace geminid::planner {
 
@@ -26,16 +27,7 @@ enum class Stage : std::uint8_t {
 };
 inline constexpr std::size_t kNumStages = 13;
 
-class StageSet {
- public:
-  StageSet() = default;
-  explicit StageSet(Stage only) { Add(only); }
-  void Add(Stage stage) { bits_.set(static_cast<std::size_t>(stage)); }
-  bool Has(Stage stage) const { return bits_.test(static_cast<std::size_t>(stage)); }
-
- private:
-  std::bitset<kNumStages> bits_;
-};
+using StageSet = EnumSet<Stage, kNumStages>;
 
 }  // namespace geminid::planner
 

@@ -93,7 +93,7 @@ struct Figures {
 double Now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 Figures Measure(const std::vector<Case>& cases, const std::vector<double>& bounds,
-                const PlannerStageSet& without, const Figures* all) {
+                const HierarchyPartSet& without, const Figures* all) {
   Figures figures;
   std::array<int, kGroups> counts = {};
   const double start = Now();
@@ -126,21 +126,28 @@ void Print(const std::string& name, const Figures& figures, const Figures& all) 
 
 // Finds parts that can be left out together. A part is left out for good if no group becomes longer
 // by kWorth.
+const char* const kPartNames[kNumHierarchyParts] = {
+    "the device filled evenly",  "the dual",
+    "chains of updates",         "an even price, low",
+    "an even price, high",       "the state that is waited for",
+    "held-back space",           "changes of one item",
+    "changes of two items",      "restarts",
+    "smaller caches of the disk"};
+
 void PrintTogether(const std::vector<Case>& cases, const std::vector<double>& bounds,
                    const Figures& all) {
   constexpr double kWorth = 0.005;
-  PlannerStageSet without;
+  HierarchyPartSet without;
   std::printf("\nTogether, one after the other:\n");
-  for (std::size_t p = 0; p < kNumPlannerStages; ++p) {
-    const PlannerStageSet fewer = without.With(static_cast<PlannerStage>(p));
+  for (std::size_t p = 0; p < kNumHierarchyParts; ++p) {
+    const HierarchyPartSet fewer = without.With(static_cast<HierarchyPart>(p));
     const Figures figures = Measure(cases, bounds, fewer, &all);
     bool is_worth = false;
     for (std::size_t g = 0; g < kGroups; ++g) {
       is_worth |= figures.over_bound[g] / all.over_bound[g] - 1 >= kWorth;
     }
     if (!is_worth) without = fewer;
-    Print(std::string(PartName(static_cast<PlannerStage>(p))) + (is_worth ? ": stays" : ": goes"),
-          figures, all);
+    Print(std::string(kPartNames[p]) + (is_worth ? ": stays" : ": goes"), figures, all);
   }
 }
 
@@ -168,9 +175,9 @@ int Main(int argc, char** argv) {
   std::printf("\n| without |");
   for (const char* name : kGroupNames) std::printf(" %s |", name);
   std::printf(" worst | time |\n|---|---|---|---|---|---|---|---|\n");
-  for (std::size_t p = 0; p < kNumPlannerStages; ++p) {
-    const auto part = static_cast<PlannerStage>(p);
-    Print(PartName(part), Measure(cases, bounds, PlannerStageSet(part), &all), all);
+  for (std::size_t p = 0; p < kNumHierarchyParts; ++p) {
+    const auto part = static_cast<HierarchyPart>(p);
+    Print(kPartNames[p], Measure(cases, bounds, HierarchyPartSet(part), &all), all);
   }
   PrintTogether(cases, bounds, all);
   return 0;

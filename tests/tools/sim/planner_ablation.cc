@@ -39,6 +39,20 @@ const char* const kGroupNames[kGroups] = {"published models", "the same, weights
                                           "equal chains",     "unequal chains",
                                           "frozen and small", "no order, jagged room"};
 
+const char* const kStageNames[planner::kNumStages] = {"taking back what still fits",
+                                                      "held-back space",
+                                                      "the candidate that keeps nothing",
+                                                      "cache: cheapest window",
+                                                      "cache: cheapest reload",
+                                                      "cache: last needed",
+                                                      "cache: pinned",
+                                                      "caches without drains",
+                                                      "loading ahead in caches",
+                                                      "placing from the peak",
+                                                      "placing at low offsets",
+                                                      "clearing windows",
+                                                      "longer drains"};
+
 // One trace, and the limits that no plan may exceed.
 struct Case {
   Group group = Group::kModels;
@@ -199,7 +213,7 @@ int Main(int argc, char** argv) {
   for (std::size_t s = 0; s < planner::kNumStages; ++s) {
     const auto stage = static_cast<Stage>(s);
     PerCase per_case;
-    Print(StageName(stage), Measure(cases, StageSet(stage), &all_cases, per_case), all);
+    Print(kStageNames[s], Measure(cases, StageSet(stage), &all_cases, per_case), all);
   }
   return 0;
 }

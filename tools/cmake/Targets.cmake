@@ -105,7 +105,7 @@ set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
 # NUMERIC is for suites whose numbers depend on the instruction sets: each has a second entry that runs
 # at the lowest level, PROGRAM.SUITE@sse2, and a failure names its level.
 # ONE_PROCESSOR is for programs whose ranks and daemon mostly wait for each other. tools/test keeps each on one
-# processor, which takes a third off their time. It is not for tests that look for races.
+# processor, which takes a quarter off their processor time. It is not for tests that look for races.
 # PROCESSES is for programs that start others, or compute little: they are not optimised, which halves
 # their compile time. Other programs must be optimised, because the linker could choose their slow copies of
 # templates.

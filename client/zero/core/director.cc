@@ -206,8 +206,8 @@ void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stayi
   DropMisplaced(wanted, moves);
   std::vector<std::pair<size_t, uint32_t>> missing;  // moments until its next use, chunk
   for (const auto& [chunk, offset] : wanted) {
-    if (places_[chunk].on_device || (stays == StayingChunks::kNot && chunks_[chunk].stays))
-      continue;
+    const bool is_left_alone = stays == StayingChunks::kNot && chunks_[chunk].stays;
+    if (places_[chunk].on_device || is_left_alone) continue;
     const size_t due = run.NextUse(chunk, moment);
     const size_t rounds = !run.Uses(chunk) ? 2 : due < moment ? 1 : 0;
     missing.emplace_back(due + rounds * run.size(), chunk);

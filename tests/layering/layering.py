@@ -19,17 +19,23 @@ The rules are those of docs/architecture.md:
   7. The wall clock is only for timestamps, in the files named here. Measured times and
      waits use base::MonotonicNow, base::Deadline or the steady clock. Timed waits of Abseil's
      Mutex and CondVar and of pthreads use the wall clock, so they count as uses, too.
+  8. The root holds the folders and files of TOP_LEVEL, and no others.
 """
 
 import collections
 import pathlib
 import re
+import subprocess
 import sys
 
 import circles
 import lengths
 import training_rooms
 import tree
+
+TOP_LEVEL = set(tree.FOLDERS) | {
+    ".ci", ".clang-format", ".clang-tidy", ".gitignore", "CHANGELOG.md", "CMakeLists.txt",
+    "CMakePresets.json", "CONTRIBUTING.md", "LICENSE", "README.md", "deploy", "docs", "python", "tests"}
 
 MAY_INCLUDE = {
     "include": {"include"},
@@ -179,6 +185,18 @@ def misplaced_tests(tests, sources):
             yield f"{test}: what it tests lies in {below[0]}"
 
 
+def strays(paths):
+    """Yields each of `paths`, relative to the root, whose first part does not belong there."""
+    for name in sorted({path.split("/")[0] for path in paths} - TOP_LEVEL):
+        yield f"{name}: the root holds no such file or folder; if it should, name it in layering.py"
+
+
+def tracked(root):
+    """The paths that git knows, or none if `root` is no checkout."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=False)
+    return listed.stdout.rstrip("\0").split("\0") if listed.returncode == 0 and listed.stdout else []
+
+
 def check(root):
     texts = tree.read_sources(root, tree.FOLDERS + ("tests",))
     found = [v for path, text in texts.items() for v in violations_of(path, text)]
@@ -189,6 +207,7 @@ def check(root):
         found += training_rooms.violations_of(texts, training_rooms.lists_of(root))
     tests = [path for path in texts if path.startswith("tests/") and path.endswith("_test.cc")]
     found += misplaced_tests(tests, texts.keys() - tests)
+    found += strays(tracked(root))
     return len(texts), found
 
 

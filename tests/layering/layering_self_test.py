@@ -288,5 +288,14 @@ class Mirror(unittest.TestCase):
                                         "tests/daemon/core/coordinator_test.cc"), [])
 
 
+class Root(unittest.TestCase):
+    def test_file_that_does_not_belong_there_is_a_violation(self):
+        for path in ["--help", "core", "notes.md", "scratch/a.cc"]:
+            self.assertEqual(len(list(layering.strays([path]))), 1, path)
+
+    def test_files_of_the_project_are_allowed(self):
+        self.assertEqual(list(layering.strays(["README.md", "daemon/core/a.h", "docs/adr/1.md"])), [])
+
+
 if __name__ == "__main__":
     unittest.main()

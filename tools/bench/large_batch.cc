@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   const size_t kSmallBatch = Size(512, 32), kLargeBatch = 16 * kSmallBatch;
   const size_t kSamples = Size(1 << 16, 1 << 11), kEpochs = Size(40, 3);
   constexpr double kTolerance = 0.02;
-  if (argc > 2) {
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
     std::fprintf(stderr, "usage: large_batch [picture.svg]\n");
     return 2;
   }

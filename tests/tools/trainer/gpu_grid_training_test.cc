@@ -50,8 +50,10 @@ TEST_P(GpuGridTraining, LayersOverAGrid_AreThoseOfTheHostsGrid) {
   ExpectMemoryBack();
 }
 
+class GpuGridArenas : public GpuGridTraining {};
+
 // The weights of a rank are more than an arena of 2 MiB.
-TEST_P(GpuGridTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits) {
+TEST_P(GpuGridArenas, OfAnySizeAndWithWhatIsComputedAgain_GiveTheSameBits) {
   const std::vector<Words> tight = {{"--device-memory", "2MiB"}};
   const std::vector<Words> some = {{"--device-memory", "2MiB"}, {"--activations", "offload"}};
   const std::vector<Words> all = {
@@ -78,7 +80,7 @@ TEST_P(GpuGridTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits) {
 }
 
 // What layers work in is the arena's, so a run that is refused says a size that is enough.
-TEST_P(GpuGridTraining, ArenaThatIsTooSmall_IsRefusedWithASizeThatTrains) {
+TEST_P(GpuGridArenas, ThatAreTooSmall_AreRefusedWithASizeThatTrains) {
   for (const char* mesh : kMeshes) {
     SCOPED_TRACE(mesh);
     const Words& model = mesh == kMeshes[0] ? kGpt2 : kLlama;
@@ -99,7 +101,9 @@ TEST_P(GpuGridTraining, ArenaThatIsTooSmall_IsRefusedWithASizeThatTrains) {
   ExpectMemoryBack();
 }
 
-TEST_P(GpuGridTraining, BesideOtherAxes_AreThoseOfTheHost) {
+class GpuGridMeshes : public GpuGridTraining {};
+
+TEST_P(GpuGridMeshes, WithOtherAxes_AreThoseOfTheHost) {
   const Words several = {"--accumulate", "2", "--steps", "2"};
   for (const auto& [model, mesh] :
        {std::pair(kGpt2, "tensor=2d:4,data=2"), std::pair(kGpt2, "tensor=1d-sequence:2,zero=1"),
@@ -113,7 +117,7 @@ TEST_P(GpuGridTraining, BesideOtherAxes_AreThoseOfTheHost) {
   ExpectMemoryBack();
 }
 
-TEST_P(GpuGridTraining, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
+TEST_P(GpuGridMeshes, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
   const Words there = {"--device", "cuda", "--parallel", "tensor=2d:4"};
   const Words host = {"--parallel", "tensor=2d:4"};
   const std::string saved = folder_ / "saved";
@@ -172,6 +176,8 @@ TEST_P(GpuGridTrainingBesideADaemon, KilledRank_IsNamedAndEndsTheOthersWithinTwo
 }
 
 INSTANTIATE_TEST_SUITE_P(Products, GpuGridTraining, ::testing::ValuesIn(QuickProducts()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuGridArenas, ::testing::ValuesIn(QuickProducts()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuGridMeshes, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuGridTrainingBesideADaemon,
                          ::testing::Values(Products::kLibrary), NameOf);
 

@@ -54,8 +54,10 @@ TEST_P(GpuSequenceTraining, RingsBesideOtherAxes_AreThoseOfTheHost) {
   ExpectMemoryBack();
 }
 
+class GpuSequenceGrids : public GpuSequenceTraining {};
+
 // Llama-tiny has two key/value heads, which a grid and an exchange of heads would both divide.
-TEST_P(GpuSequenceTraining, SequencesBesideAGrid_AreThoseOfTheHost) {
+TEST_P(GpuSequenceGrids, WithSequences_AreThoseOfTheHost) {
   ExpectAsOnTheHost(kGpt2, "tensor=2d:4,sequence=ring:2", {});
   ExpectAsOnTheHost(kGpt2, "tensor=2d:4,sequence=ulysses:2", {});
   ExpectAsOnTheHost(kGpt2, "tensor=1d-sequence:2,sequence=ulysses:2", {});
@@ -134,6 +136,7 @@ TEST_P(GpuSequenceTrainingBesideADaemon, KilledRankOfARing_IsNamedAndEndsTheOthe
 
 INSTANTIATE_TEST_SUITE_P(Products, GpuSequenceTraining, ::testing::ValuesIn(QuickProducts()),
                          NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuSequenceGrids, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuSequenceArenas, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuSequenceTrainingBesideADaemon,
                          ::testing::Values(Products::kLibrary), NameOf);

@@ -82,7 +82,7 @@ def test_gradients_in_the_engine_are_there_and_cannot_be_read(both):
                  lambda: copy.deepcopy(gradient)):
         with refused("is in the engine.*clip_grad_norm_"):
             read()
-    with refused("cannot be set"):
+    with refused("cannot be set.*parameter.register_hook"):
         twin.model.head.weight.grad = torch.zeros(96, 64)
     twin.optimizer.zero_grad()
     assert twin.model.head.weight.grad is None
@@ -377,6 +377,19 @@ def test_sizes_that_are_none_are_refused():
                  device_memory="20GB")
 
 
+def test_model_and_optimizer_in_the_wrong_order_are_refused():
+    model = make("gpt")
+    with pytest.raises(errors.InvalidArgument, match=r"AdamW.*the order is prepare\(model, optimizer\)"):
+        geminid.torch.prepare(twins.adamw(model.parameters()), model, device_memory="1MiB")
+
+
+def test_complex_parameters_are_refused_with_what_to_write():
+    model = torch.nn.Module()
+    model.phase = torch.nn.Parameter(torch.ones(4, dtype=torch.complex64))
+    with refused("'phase' is torch.complex64.*view_as_real"):
+        geminid.torch.prepare(model, twins.adamw(model.parameters()), device_memory="1MiB")
+
+
 def test_disabled_hands_back_what_it_was_given(monkeypatch):
     monkeypatch.setenv("GEMINID_DISABLE", "1")
     model = make("gpt")
@@ -410,6 +423,7 @@ def test_clipping_without_an_optimizer_is_refused():
 
 
 @pytest.mark.parametrize("size, words", [(0, "must be more than 0"), (-5, "must be more than 0"), ("0MiB", "must be more than 0"),
+                                         (1 << 70, "must be more than 0 bytes, and less than"),
                                          (True, "is True; write bytes"), ("1.2.3MiB", "'1.2.3MiB'; write bytes")])
 def test_device_memory_that_is_no_size_is_refused(size, words):
     model = make("gpt")

@@ -448,3 +448,50 @@ def test_step_within_full_is_refused_and_undoes_nothing(tmp_path):
         twin.optimizer.zero_grad()
     twins.run(both, one_batch, steps=2)
     twins.assert_same(both)
+
+
+def test_save_says_that_buffers_are_left_out(tmp_path, recwarn):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    model, _ = geminid.torch.prepare(model, torch.optim.AdamW(model.parameters()), device_memory="448KiB")
+    with pytest.warns(UserWarning, match="leaves out the model's buffers, such as '1.running_mean'"):
+        geminid.torch.save(model, tmp_path)
+    _, ours = trained(steps=1)
+    recwarn.clear()
+    geminid.torch.save(ours.model, tmp_path / "other")
+    assert not [each for each in recwarn if "buffers" in str(each.message)]
+
+
+@pytest.mark.filterwarnings("ignore:geminid.torch.save leaves out")
+def test_what_a_checkpoint_lacks_goes_on_as_the_page_says(tmp_path):
+    def made():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+        model, optimizer = geminid.torch.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.1), device_memory="448KiB")
+        return model, optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8)
+
+    def losses(model, optimizer, scheduler, steps):
+        for step in steps:
+            loss = model(torch.randn(8, 4, generator=torch.Generator().manual_seed(step))).pow(3).mean()
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+            yield loss.item()
+
+    model, optimizer, scheduler = made()
+    list(losses(model, optimizer, scheduler, range(3)))
+    geminid.torch.save(model, tmp_path / "run")
+    groups = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    torch.save((groups, dict(model.named_buffers()), scheduler.state_dict()), tmp_path / "run.pt")
+    expected = list(losses(model, optimizer, scheduler, range(3, 6)))
+    means = model.state_dict()["1.running_mean"]
+    model, optimizer, scheduler = made()
+    geminid.torch.load(model, tmp_path / "run")
+    groups, buffers, of_scheduler = torch.load(tmp_path / "run.pt")
+    for group, saved in zip(optimizer.param_groups, groups):
+        group.update(saved)
+    model.load_state_dict(buffers, strict=False)
+    scheduler.load_state_dict(of_scheduler)
+    assert list(losses(model, optimizer, scheduler, range(3, 6))) == expected
+    assert torch.equal(model.state_dict()["1.running_mean"], means)

@@ -218,7 +218,8 @@ def _attribute(func: Any, args: Any) -> Any:
         raise Refused(f"the data of '{record.name}' cannot be replaced: the engine keeps it. Copy into it in "
                       "`with geminid.torch.full(module):` between steps")
     if func == _SET_GRAD and args[1] is not None:
-        raise Refused(f"the gradient of '{record.name}' cannot be set: the engine has it")
+        raise Refused(f"the gradient of '{record.name}' cannot be set: the engine has it. Call loss.backward(), which hands it "
+                      "over, and change it in a hook: parameter.register_hook(lambda gradient: ...)")
     if func != _GET_GRAD:
         record.keeper.drop_gradient(record)
     with _DISABLED():

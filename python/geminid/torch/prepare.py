@@ -43,8 +43,9 @@ def bytes_of(size: int | str, what: str = "device_memory") -> int:
     if isinstance(size, bool) or not (isinstance(size, int) or found):
         raise InvalidArgument(f"{what} is {size!r}; write bytes, or a number with KiB, MiB, GiB or TiB")
     count = int(float(found.group(1)) * (1 << _SCALE[found.group(2)])) if found else int(size)
-    if count <= 0:
-        raise InvalidArgument(f"{what} is {size!r}; it must be more than 0 bytes")
+    if not 0 < count < 1 << 63:
+        raise InvalidArgument(f"{what} is {size!r}; it must be more than 0 bytes" +
+                              (", and less than 8388608 TiB" if count > 0 else ""))
     return count
 
 
@@ -152,6 +153,8 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     if activations not in ("keep", "offload"):
         raise InvalidArgument(f"activations is {activations!r}; it must be 'keep' or 'offload'")
     bytes_of(device_memory)  # refuses an invalid size before any other check
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidArgument(f"the model is of {type(model)}, not a torch.nn.Module; the order is prepare(model, optimizer)")
     torch_bytes = None if torch_memory is None else bytes_of(torch_memory, "torch_memory")
     wrappers.check_unwrapped(model)
     refusals.check_unprepared(model)

@@ -103,6 +103,9 @@ def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, manage
         if parameter in optimized and parameter.grad is not None:
             raise Refused(f"'{name}' has a gradient of a backward pass before prepare, which the engine would not have; call "
                           "optimizer.zero_grad() before geminid.torch.prepare")
+        if parameter in optimized and parameter.dtype.is_complex:
+            raise Refused(f"'{name}' is {parameter.dtype}, which the engine does not train; make it a parameter of real "
+                          "numbers, torch.view_as_real(value), and use torch.view_as_complex of it in forward")
         if parameter in optimized and parameter.dtype not in managed_types:
             raise Refused(f"'{name}' is {parameter.dtype}, which the engine does not train; write model.to(torch.bfloat16) "
                           "or model.float() before prepare. Autocast works with either")

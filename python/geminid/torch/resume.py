@@ -70,7 +70,7 @@ def _generators(loader: Any) -> list[torch.Generator]:
     return [each for each in found if isinstance(each, torch.Generator)]
 
 
-def _persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields the buffers that a state_dict has, such as the running means of batch norms."""
     for prefix, module in model.named_modules():
         for name, buffer in module._buffers.items():
@@ -121,7 +121,7 @@ def note_for(rank: int, notes: dict[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def buffer_bytes(model: torch.nn.Module) -> int:
-    return sum(buffer.numel() * buffer.element_size() for _, buffer in _persistent_buffers(model))
+    return sum(buffer.numel() * buffer.element_size() for _, buffer in persistent_buffers(model))
 
 
 class _Place:
@@ -277,7 +277,7 @@ class Run:
     # --- notes -----------------------------------------------------------------------------------
 
     def _write_note(self) -> None:
-        buffers = dict(_persistent_buffers(self._model))
+        buffers = dict(persistent_buffers(self._model))
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self._groups()]
         data = io.BytesIO()
         zeros = sorted(record.id for record in self._keeper.gradients.zeros)
@@ -333,7 +333,7 @@ class Run:
             group.update(values)
         self._keeper.gradients.zeros = {self._keeper.records[id_] for id_ in left["zeros"]}
         with torch.no_grad():
-            for name, buffer in _persistent_buffers(self._model):
+            for name, buffer in persistent_buffers(self._model):
                 buffer.copy_(left["buffers"][name])
 
     # --- what the optimizer asks -----------------------------------------------------------------

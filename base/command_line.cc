@@ -86,8 +86,10 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
   const std::vector<std::string> subcommands = SubcommandsOf(*chosen.back());
   std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
   if (!unknown.empty()) {
-    // A word after an unknown flag may have been meant as its value.
-    const auto flag = std::find_if(unknown.begin(), unknown.end(), IsFlag);
+    // A word after an unknown flag may have been meant as its value. Flags after a misspelt
+    // subcommand are unknown because of it.
+    auto flag = std::find_if(unknown.begin(), unknown.end(), IsFlag);
+    if (!DidYouMean(unknown.front(), subcommands).empty()) flag = unknown.end();
     std::string word = flag == unknown.end() ? unknown.front() : *flag;
     word = IsFlag(word) ? word.substr(0, word.find('=')) : word;
     std::string meant = IsFlag(word) ? OwnerOf(word, chosen) : "";

@@ -67,6 +67,13 @@ TEST(DescribeParseError, UnknownSubcommand_IsNamed) {
   EXPECT_THAT(Problem({"ls", "chunk"}), HasSubstr("did you mean 'chunks'?"));
 }
 
+// A flag after it that only the subcommand has is unknown because of it.
+TEST(DescribeParseError, UnknownSubcommandBeforeFlags_IsNamed) {
+  EXPECT_THAT(Problem({"explan", "--nosuch", "1"}),
+              HasSubstr("'explan' is not known; did you mean 'explain'?"));
+  EXPECT_THAT(Problem({"--nosuch", "explan"}), HasSubstr("'--nosuch' is not known"));
+}
+
 TEST(DescribeParseError, MissingSubcommand_NamesThoseThereAre) {
   EXPECT_THAT(Problem({"ls"}), HasSubstr("'tool ls' needs one of chunks, pools;"));
   EXPECT_THAT(Problem({}), HasSubstr("'tool' needs one of ls, explain;"));

@@ -184,9 +184,9 @@ std::string Checkpoints::NotesOfResuming(std::vector<std::string> notes) const {
   return absl::StrJoin(notes, "; ");
 }
 
-void Checkpoints::WarnOfFailure(uint64_t done, const absl::Status& failure) const {
+void Checkpoints::WarnOfFailure(uint64_t step, const absl::Status& failure) const {
   if (communicator_->Rank() != 0) return;
-  warn_(absl::StrCat("geminid-train: a checkpoint before step ", done,
+  warn_(absl::StrCat("geminid-train: the checkpoint of step ", step,
                      " could not be saved: ", std::string(failure.message())));
 }
 
@@ -194,7 +194,7 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
                                     checkpoint::Health health) {
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last) || saved_ == done) return absl::OkStatus();
-  AwaitSave(done);
+  AwaitSave();
   const absl::Status status = WithPath("--save", options_.save, saver_->Save(run, health));
   if (status.ok()) saved_ = done;
   if (status.ok() || last) return status;
@@ -202,8 +202,9 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
   return absl::OkStatus();
 }
 
-void Checkpoints::AwaitSave(uint64_t done) {
-  if (const absl::Status before = Finish().status(); !before.ok()) WarnOfFailure(done, before);
+void Checkpoints::AwaitSave() {
+  if (!saved_) return;
+  if (const absl::Status before = Finish().status(); !before.ok()) WarnOfFailure(*saved_, before);
 }
 
 absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run) {

@@ -66,9 +66,9 @@ class Checkpoints {
   absl::Status Export();
 
   // Waits for the save in progress. If it has failed, the first rank warns.
-  void AwaitSave(uint64_t done);
+  void AwaitSave();
 
-  std::optional<uint64_t> saved() const { return saved_; }  // the newest step
+  std::optional<uint64_t> saved() const { return saved_; }  // the newest step whose save began
   // The health of the state that the run began with, as far as it is known.
   checkpoint::Health health() const { return health_; }
 
@@ -79,7 +79,7 @@ class Checkpoints {
   Checkpoints(const TrainOptions& options, zero::ModelState* state,
               collectives::Communicator* communicator, std::vector<zero::Parameter> parameters,
               Warn warn);
-  void WarnOfFailure(uint64_t done, const absl::Status& failure) const;
+  void WarnOfFailure(uint64_t step, const absl::Status& failure) const;
   // Adds to `taken` the differences to the checkpoint that the run accepts.
   absl::Status CheckLateTerms(std::vector<std::string>* taken) const;
   absl::StatusOr<StartPoint> Resume(const CanContinue& can_continue);

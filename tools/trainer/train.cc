@@ -108,7 +108,7 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, batches_->course().saved()));
     bool handed_over = false;
     if (const int fewer = context_.restarts.shrink_to; fewer > 0 && !is_last) {
-      GEMINID_ASSIGN_OR_RETURN(handed_over, HandOver(fewer, first, checkpoints_->health()));
+      GEMINID_ASSIGN_OR_RETURN(handed_over, HandOver(fewer, checkpoints_->health()));
     }
     if (!handed_over) {
       GEMINID_ASSIGN_OR_RETURN(handed_over, TrainSteps(first));
@@ -147,7 +147,7 @@ class RankTrainer {
       if (end_->asked_ranks() == 0 || end_->has_come() || done == steps()) continue;
       GEMINID_ASSIGN_OR_RETURN(
           const bool handed_over,
-          HandOver(end_->asked_ranks(), done, HealthOf(last.loss, last.result, options_)));
+          HandOver(end_->asked_ranks(), HealthOf(last.loss, last.result, options_)));
       if (handed_over) return true;
     }
     scaling_->Close();
@@ -180,10 +180,10 @@ class RankTrainer {
   }
 
   // Whether the state is handed over. A save that is under way is completed first.
-  absl::StatusOr<bool> HandOver(int ranks, uint64_t done, checkpoint::Health health) {
+  absl::StatusOr<bool> HandOver(int ranks, checkpoint::Health health) {
     const InPhase phase =
         phases_.Passing(absl::StrCat("handing the state over to ", base::Counted(ranks, "rank")));
-    checkpoints_->AwaitSave(done);
+    checkpoints_->AwaitSave();
     return scaling_->HandOver(ranks, batches_->course().saved(), health,
                               [this] { return end_->Ask(); });
   }

@@ -20,11 +20,11 @@ std::string SequenceTakes(const TokenRange& range, uint64_t context) {
                       " (the context and the ", unit.substr(0, unit.size() - 1), " after it)");
 }
 
-// "--context 99 or less", if any does.
+// "give --context 99 or less, or ", if any fits; the caller names more remedies.
 std::string ContextThatFits(const TokenRange& range) {
   const uint64_t tokens = range.tokens;
   return tokens < 2 || range.source->images() != nullptr
-             ? ""
+             ? "give "
              : absl::StrCat("give --context ", tokens - 1, " or less, or ");
 }
 

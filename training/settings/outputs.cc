@@ -167,10 +167,10 @@ absl::Status TryFolderIn(const std::string& folder) {
     fs::remove_all(trial, error);
     fs::remove_all(renamed, error);
   };
-  if (::mkdir(trial.c_str(), 0755) != 0) return SystemError(errno, "make a folder in", folder);
+  if (::mkdir(trial.c_str(), 0755) != 0) return SystemError(errno, "making a folder there", folder);
   GEMINID_RETURN_IF_ERROR(WriteByte(trial + "/file"));
   if (std::rename(trial.c_str(), renamed.c_str()) != 0) {
-    return SystemError(errno, "rename a folder in", folder);
+    return SystemError(errno, "renaming a folder there", folder);
   }
   std::error_code error;
   fs::remove_all(renamed, error);

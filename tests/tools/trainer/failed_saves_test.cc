@@ -100,8 +100,9 @@ class FailedSaves : public testing::Test {
 
 TEST_F(FailedSaves, SaveAfterOne_SaysItAndSaves) {
   for (const bool last : {false, false, true}) EXPECT_TRUE(SaveNext(last).ok());
-  EXPECT_THAT(said_, ElementsAre("geminid-train: a checkpoint before step 3 could not be saved: --save " +
-                                 options_.save + ": no space left on device"));
+  EXPECT_THAT(said_,
+              ElementsAre("geminid-train: the checkpoint of step 2 could not be saved: --save " +
+                          options_.save + ": no space left on device"));
   EXPECT_TRUE(checkpoints_->Finish().ok());
   EXPECT_THAT(*checkpoint::FinishedIn(options_.save),
               ElementsAre("step-000000001", "step-000000003"));

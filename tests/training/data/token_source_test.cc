@@ -63,6 +63,10 @@ TEST(SplitTokens, WithAPartThatHoldsNoSequence_SaysWhich) {
               HasSubstr("leaves validation 10 bytes, but one sequence takes 17"));
   EXPECT_THAT(std::string(SplitTokens(text, 0.95, 16).status().message()),
               HasSubstr("leaves training 10 bytes, but one sequence takes 17"));
+  EXPECT_THAT(std::string(SplitTokens(text, 0.95, 16).status().message()),
+              HasSubstr("; give --context 9 or less, or more data, or a smaller share"));
+  EXPECT_THAT(std::string(SplitTokens(text, 1, 16).status().message()),
+              HasSubstr("; give more data, or a smaller share"));
 }
 
 }  // namespace

@@ -190,9 +190,16 @@ absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& fo
     }
     model = *config;
   } else if (flags.family.empty()) {
-    return absl::InvalidArgumentError(
-        "no model: give --model a name, or --family with --layers, --hidden, --heads and "
-        "--context, or --load a folder that has a config.json; --help lists the names");
+    const std::string cause =
+        flags.resume && !flags.save.empty()
+            ? absl::StrCat("--save ", flags.save,
+                           " has no checkpoint to take it from. To go on with "
+                           "a run, give its folder; to begin one, ")
+            : "";
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no model: ", cause,
+        "give --model a name, or --family with --layers, --hidden, --heads and "
+        "--context, or --load a folder that has a config.json; --help lists the names"));
   }
   if (!flags.family.empty()) {
     const auto family = ParseFamily(flags.family);

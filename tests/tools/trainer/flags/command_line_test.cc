@@ -449,7 +449,11 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
     EXPECT_THAT(std::string(line.status().message()), HasSubstr(bad.complaint));
   }
   EXPECT_THAT(std::string(ParseCommandLine({"--text", "t"}).status().message()),
-              HasSubstr("no model"));
+              HasSubstr("no model: give --model"));
+  EXPECT_THAT(std::string(ParseCommandLine({"--text", "t", "--save", "/nonexistent", "--resume"})
+                              .status()
+                              .message()),
+              HasSubstr("--save /nonexistent has no checkpoint to take it from"));
   EXPECT_THAT(std::string(ParseCommandLine({"--model", "gpt2-tiny"}).status().message()),
               HasSubstr("no text"));
   EXPECT_EQ(ParseCommandLine({"--text", "t", "--model", "x"}).status().code(),

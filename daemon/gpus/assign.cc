@@ -134,7 +134,7 @@ absl::StatusOr<std::vector<NodeDevice>> AssignGpus(
   if (serves) return assignment.devices;
   return absl::FailedPreconditionError(absl::StrCat(
       "no device can be served: ", assignment.no_driver.empty() ? List(all) : assignment.no_driver,
-      "; or give it a host device, such as --device host:0=8GiB"));
+      "; or give the daemon a host device, as in geminid --device host:0=8GiB"));
 }
 
 }  // namespace geminid::gpus

@@ -21,9 +21,9 @@ uint64_t Raise(__rlimit_resource resource) {
 
 absl::Status TooLow(const char* what, uint64_t limit, const char* need, uint64_t bytes,
                     const char* fix) {
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the limit on ", what, " is ", base::FormatBytes(limit), ", and ", need, " ",
-                   base::FormatBytes(bytes), "; lift it (", fix, "), or hand out less memory"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the limit on ", what, " is ", base::FormatBytes(limit), ", and ", need, " ",
+      base::FormatBytes(bytes), "; lift it (", fix, "), or hand out less memory (--host-memory)"));
 }
 
 }  // namespace

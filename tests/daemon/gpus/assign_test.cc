@@ -106,8 +106,9 @@ TEST(AssignGpus, MissingGpu_IsSaidWithThoseThatAreThere) {
 }
 
 TEST(AssignGpus, NothingToServe_IsAnErrorThatSaysWhy) {
-  EXPECT_THAT(Assigned("cuda", Gpus(0)),
-              HasSubstr("no device can be served: there are none; or give it a host device"));
+  EXPECT_THAT(
+      Assigned("cuda", Gpus(0)),
+      HasSubstr("no device can be served: there are none; or give the daemon a host device"));
   EXPECT_THAT(Assigned("cuda:0=1GiB", absl::UnavailableError("no CUDA driver")),
               HasSubstr("no device can be served: no CUDA driver"));
 }

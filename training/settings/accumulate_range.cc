@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/counted.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 
@@ -38,12 +40,29 @@ absl::StatusOr<Bounds> ParseBounds(const std::string& flag, const std::string& v
                                                  bounds.least, " for as many in each step"));
 }
 
+bool IsBatchRange(const TrainOptions& options) {
+  return options.follows_noise && options.follows_noise->flag.starts_with("--batch");
+}
+
+// The bounds nearest to the given ones whose micro-batches `shares` can divide: "auto:8:16".
+std::string DivisibleBounds(const TrainOptions& options, uint64_t shares) {
+  const auto [least, most] = std::pair(options.follows_noise->least, options.follows_noise->most);
+  const uint64_t micro_batch = (options.batch + shares - 1) / shares * shares;
+  const uint64_t greatest = std::max(options.batch * most / micro_batch, least + 1);
+  return absl::StrCat("auto:", micro_batch * least, ":", micro_batch * greatest);
+}
+
 std::string OneGradient(const TrainOptions& options) {
   constexpr char kWhy[] =
       "one rank with one micro-batch a step has one gradient, and noise is the difference of "
       "several; give ";
-  if (options.follows_noise->flag.starts_with("--batch")) {
-    return absl::StrCat(kWhy, "--accumulate 2 or --ranks 2");
+  if (IsBatchRange(options)) {
+    constexpr uint64_t kGradients = 2;  // either flag makes so many of MIN sequences
+    const std::string bounds =
+        options.batch % kGradients == 0
+            ? ""
+            : absl::StrCat("--batch ", DivisibleBounds(options, kGradients), " and also ");
+    return absl::StrCat(kWhy, bounds, "--accumulate 2 or --ranks 2");
   }
   return absl::StrCat(kWhy, "auto:2:", options.follows_noise->most,
                       " (with half the --batch) or --ranks 2");
@@ -111,6 +130,16 @@ absl::Status CheckAccumulateRange(const TrainOptions& options, int ranks) {
   const std::string why = WhyNot(options, ranks);
   if (why.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(options.follows_noise->flag, ": ", why));
+}
+
+absl::Status CheckBatchRange(const TrainOptions& options, uint64_t shares) {
+  if (!IsBatchRange(options) || options.batch % shares == 0) return absl::OkStatus();
+  const AccumulateRange& range = *options.follows_noise;
+  return absl::InvalidArgumentError(
+      absl::StrCat(range.flag, ": a micro-batch has ", base::Counted(options.batch, "sequence"),
+                   range.least == 1 ? " (MIN)" : absl::StrCat(" (MIN / ", range.least, ")"),
+                   ", which cannot be divided among ", base::Counted(shares, "rank"),
+                   "; give --batch ", DivisibleBounds(options, shares)));
 }
 
 }  // namespace geminid::trainer

@@ -31,6 +31,10 @@ absl::StatusOr<BatchRange> ParseBatchRange(const std::string& value, const std::
 // its number of micro-batches. OK for a run whose number stays.
 absl::Status CheckAccumulateRange(const TrainOptions& options, int ranks);
 
+// INVALID_ARGUMENT, with bounds to give instead, if `shares` ranks cannot divide a micro-batch of
+// --batch auto among themselves. OK for every other run.
+absl::Status CheckBatchRange(const TrainOptions& options, uint64_t shares);
+
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TRAINING_SETTINGS_ACCUMULATE_RANGE_H_

@@ -303,8 +303,9 @@ absl::Status CheckShares(const TrainOptions& options, int ranks) {
   if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
   GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
   const int data = mesh.SizeOf(kDataAxis);
-  GEMINID_RETURN_IF_ERROR(
-      CheckBatch(options.batch, static_cast<uint64_t>(data * options.parallel.expert)));
+  const auto shares = static_cast<uint64_t>(data * options.parallel.expert);
+  GEMINID_RETURN_IF_ERROR(CheckBatchRange(options, shares));
+  GEMINID_RETURN_IF_ERROR(CheckBatch(options.batch, shares));
   return CheckTensorBatch(options, data);
 }
 

@@ -50,6 +50,58 @@ TEST(CheckAccumulateRange, OfOneGradientAStepOfBatchAuto_SaysWhatToGiveThere) {
                                          HasSubstr("give --accumulate 2 or --ranks 2")));
 }
 
+TrainOptions FollowingBatch(const std::string& bounds, const std::string& accumulate = "1") {
+  const BatchRange range = *ParseBatchRange(bounds, accumulate);
+  TrainOptions options;
+  options.batch = range.micro_batch;
+  options.follows_noise = range.micro_batches;
+  return options;
+}
+
+TEST(CheckAccumulateRange, OfOneGradientOfAnOddBatchAuto_SaysBoundsThatTheFlagCanDivide) {
+  EXPECT_THAT(Refusal(FollowingBatch("auto:1:4"), 1),
+              HasSubstr("give --batch auto:2:4 and also --accumulate 2 or --ranks 2"));
+}
+
+TEST(CheckBatchRange, OfMicroBatchesThatRanksCanDivide_IsOk) {
+  EXPECT_EQ(CheckBatchRange(FollowingBatch("auto:2:4"), 2), absl::OkStatus());
+  EXPECT_EQ(CheckBatchRange(FollowingBatch("auto:1:4"), 1), absl::OkStatus());
+  TrainOptions fixed;
+  fixed.batch = 1;
+  EXPECT_EQ(CheckBatchRange(fixed, 2), absl::OkStatus()) << "without auto";
+  fixed.follows_noise = *ParseAccumulateRange("auto:1:16");
+  EXPECT_EQ(CheckBatchRange(fixed, 2), absl::OkStatus()) << "--batch itself is wrong there";
+}
+
+TEST(CheckBatchRange, OfFewerSequencesThanRanks_NamesTheFlagTheRanksAndBoundsThatWork) {
+  EXPECT_EQ(
+      CheckBatchRange(FollowingBatch("auto:1:4"), 2),
+      absl::InvalidArgumentError("--batch auto:1:4: a micro-batch has 1 sequence (MIN), which "
+                                 "cannot be divided among 2 ranks; give --batch auto:2:4"));
+  EXPECT_EQ(CheckBatchRange(FollowingBatch("auto:4:64", "4"), 2),
+            absl::InvalidArgumentError("--batch auto:4:64: a micro-batch has 1 sequence (MIN / 4), "
+                                       "which cannot be divided among 2 ranks; give --batch "
+                                       "auto:8:64"));
+}
+
+// Whatever the bounds were, those of the error are read, can be divided, and have no fewer
+// sequences.
+TEST(CheckBatchRange, OfAnyBoundsThatCannotBeDivided_SaysBoundsThatAreTaken) {
+  for (const char* bounds : {"auto:1:4", "auto:1:2", "auto:6:12", "auto:7:70", "auto:3:9"}) {
+    for (uint64_t shares = 2; shares <= 9; ++shares) {
+      const TrainOptions given = FollowingBatch(bounds);
+      const std::string refusal(CheckBatchRange(given, shares).message());
+      if (given.batch % shares == 0) continue;
+      const size_t at = refusal.find("give --batch ");
+      ASSERT_NE(at, std::string::npos) << refusal;
+      const std::string better = refusal.substr(at + sizeof "give --batch " - 1);
+      ASSERT_TRUE(ParseBatchRange(better, "1").ok()) << refusal;
+      EXPECT_EQ(CheckBatchRange(FollowingBatch(better), shares), absl::OkStatus()) << refusal;
+      EXPECT_GE(FollowingBatch(better).batch, given.batch) << refusal;
+    }
+  }
+}
+
 TEST(ParseBatchRange, OfBoundsInSequences_CountsMicroBatches) {
   const auto range = ParseBatchRange("auto:8:128", "2");
   ASSERT_TRUE(range.ok()) << range.status();

@@ -33,6 +33,7 @@
 #include "training/goodput/advice.h"
 #include "training/logs/counted_state.h"
 #include "training/models/initialization.h"
+#include "training/ranks/end_watch.h"
 #include "training/ranks/ranks_place.h"
 #include "training/ranks/run_end.h"
 #include "training/ranks/threads.h"
@@ -95,6 +96,7 @@ class RankTrainer {
 
   absl::Status RunConnected() {
     GEMINID_RETURN_IF_ERROR(Prepare());
+    const EndWatch watch = ExitAtEnd(*rank_.session, context_.write_stderr);
     GEMINID_RETURN_IF_ERROR(EndWithOtherData());
     GEMINID_RETURN_IF_ERROR(reporter_.OpenLog());
     SetNothingToSave(false);

@@ -96,6 +96,7 @@ class Launcher {
     GEMINID_RETURN_IF_ERROR(host->Start(starts));
     host_ = host;
     ranks_ = host->ranks();
+    inherited_ = NumberOfHandover();
     return absl::OkStatus();
   }
 
@@ -104,9 +105,14 @@ class Launcher {
     PollUntil(
         [&] {
           return Over() || failed_ || policy_.first() != 0 || EndedBySignal() != 0 ||
-                 place_->job_ended();
+                 place_->job_ended() || HaveHandedOver();
         },
         absl::InfiniteFuture());
+    // No rank has anything left to do. One that hangs does not hold up the next ranks.
+    if (HaveHandedOver()) {
+      PollUntil([&] { return Over() || at_once_; }, base::MonotonicNow() + options_.grace_time);
+      if (!Over()) Stop();
+    }
     // All ranks end because of the signal. But a rank that got it before it met the others ends
     // alone.
     if (EndedBySignal() != 0) {
@@ -224,6 +230,18 @@ class Launcher {
     });
   }
 
+  // Of the complete state at the ranks' host; 0: there is none.
+  uint64_t NumberOfHandover() const {
+    const std::optional<Handover> left = place_->host()->handover();
+    return left.has_value() ? left->number : 0;
+  }
+
+  // Whether the ranks have left their state for others, and one has ended, as all are about to.
+  bool HaveHandedOver() const {
+    const uint64_t number = IsDone() ? NumberOfHandover() : 0;
+    return number != 0 && number != inherited_;
+  }
+
   bool Over() const {
     return std::none_of(ranks_.begin(), ranks_.end(),
                         [](const RankState* rank) { return rank->running(); });
@@ -339,6 +357,7 @@ class Launcher {
   const trainer::Start& start_;
   RunPlace* const place_;
   RankHost* host_ = nullptr;  // of the ranks, once they were started
+  uint64_t inherited_ = 0;    // the number of the handover that the ranks began with; 0: none
   absl::Time failed_at_;
   std::vector<RankState*> ranks_;              // of all hosts
   std::vector<const RankState*> ended_badly_;  // before Stop() told them to, in order

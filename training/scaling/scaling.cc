@@ -17,6 +17,7 @@
 #include "training/data/data_sum.h"
 #include "training/launch/handover_memory.h"
 #include "training/ranks/daemon_choice.h"
+#include "training/scaling/handover_timeout.h"
 
 namespace geminid::trainer {
 namespace {
@@ -33,9 +34,6 @@ constexpr char kRefused[] = "refused";
 constexpr char kRunEnds[] = "the run ends";
 
 constexpr size_t kLongestMessage = 1024;
-
-// Enough to copy a run's whole state. The death of a rank is noticed at once.
-constexpr absl::Duration kHandoverTimeout = absl::Hours(1);
 
 // Whether the daemon did not get the message. A message that it rejected would be rejected again.
 bool MayBeSaidAgain(const absl::Status& status) {
@@ -443,11 +441,11 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
                                        checkpoint::Health health,
                                        const std::function<absl::StatusOr<bool>()>& ends) {
   const absl::Time began = base::MonotonicNow();
-  // The first rank allocates all pages, and reads from disks may be slow.
+  GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
   const absl::Duration usual = communicator_->timeout();
   const absl::Cleanup restore = [&] { communicator_->SetTimeout(usual); };
-  communicator_->SetTimeout(std::max(usual, kHandoverTimeout));
-  GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
+  communicator_->SetTimeout(
+      HandoverTimeout(WorkOf(options_, context_, ranks, image.bytes()), usual));
   GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
   // If one rank fails, all ranks give up the handover and go on. If the agreement itself fails
   // because a rank has died, HandOver returns the error.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/counter_random.h"
+#include "base/exit_code.h"
 #include "client/checkpoint/folder.h"
 #include "tests/base/long_tests.h"
 #include "tests/tools/trainer/scaled_run.h"
@@ -140,6 +141,84 @@ TEST_F(ScalingAfterDeaths, OfTheDaemonBetweenTheGroups_LeaveTheNewNumberOfRanks)
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
   ExpectSameLosses(log_, Reference(2, *change, {}));
 }
+
+// A rank that lives and does nothing more: it opens a FIFO that nobody writes to.
+class HangingRanks : public ScalingBase {
+ protected:
+  Words HangingAt(const Death& hang) const {
+    const std::string fifo = folder_ / "fifo";
+    EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+    return DyingAt(hang, hung_, {"GEMINID_TEST_HOLD=" + fifo});
+  }
+  Words OfTwoRanks(const Words& more) const {
+    return Arguments(
+        Words{"--ranks", "2", "--steps", kForever, "--log", log_, "--progress", "lines"} + more);
+  }
+  bool WaitForHang() const {
+    return WaitUntil([&] { return std::ifstream(hung_).good(); });
+  }
+  void ExpectThatARequestEnds(TrainerProcess* trainer) {
+    v1::EndJobRequest request;
+    request.set_job("scaled");
+    v1::EndJobResponse ended;
+    grpc::ClientContext context;
+    const grpc::Status status = jobs_->EndJob(&context, request, &ended);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(trainer->Wait(), base::kExitAborted) << trainer->output();
+    EXPECT_THAT(trainer->output(), HasSubstr("the job was ended on request (geminictl end)"));
+  }
+
+  const std::string hung_ = folder_ / "hung";
+};
+
+// --timeout is longer than the test may take, so only the request can end these runs.
+const Words kPatient = {"--timeout", "10000"};
+
+class TrainingHangs : public HangingRanks, public ::testing::Test {};
+
+TEST_F(TrainingHangs, OfAJobThatIsEndedOnRequest_EndTheRunWithThatReason) {
+  for (const int rank : {0, 1}) {
+    TrainerProcess trainer(OfTwoRanks(kPatient), kWide, HangingAt({rank, "step agreed"}));
+    ASSERT_TRUE(WaitForHang()) << trainer.output();
+    ExpectThatARequestEnds(&trainer);
+    std::filesystem::remove(hung_);
+    std::filesystem::remove(folder_ / "fifo");
+  }
+}
+
+class ScalingHangs : public HangingRanks, public ::testing::TestWithParam<Death> {};
+
+TEST_P(ScalingHangs, OfAJobThatIsEndedOnRequest_EndTheRunWithThatReason) {
+  TrainerProcess trainer(OfTwoRanks(kPatient), kWide, HangingAt(GetParam()));
+  Ask(4);
+  ASSERT_TRUE(WaitForHang()) << trainer.output();
+  ExpectThatARequestEnds(&trainer);
+}
+
+// The same rule as between two steps: --timeout, and here the time to copy the state, which is less
+// than a second.
+TEST_P(ScalingHangs, LongerThanTheTimeout_AreNoticedAsInTraining) {
+  TrainerProcess trainer(OfTwoRanks({"--timeout", "1", "--restarts", "1"}), kWide,
+                         HangingAt(GetParam()));
+  const v1::ScaleRequest asked = Ask(4);
+  ASSERT_TRUE(WaitForHang()) << trainer.output();
+  const v1::ScaleRequest end = AwaitEnd(asked);
+  EXPECT_EQ(end.state(), GetParam().before_the_change ? "refused" : "done") << end.message();
+  ASSERT_TRUE(trainer.WaitFor(": goes on after step ", "step ")) << trainer.output();
+  EXPECT_EQ(RanksOf(trainer), GetParam().before_the_change ? 2u : 4u) << trainer.output();
+  trainer.Signal(SIGINT);
+  EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, ScalingHangs,
+                         ::testing::Values(Death{1, "handover begun", true},
+                                           Death{1, "all shards handed over", false},
+                                           Death{1, "handover complete", false}),
+                         [](const auto& of) {
+                           std::string name = of.param.point;
+                           std::ranges::replace(name, ' ', '_');
+                           return name;
+                         });
 
 class ScalingRandomDeaths : public ScalingBase, public ::testing::TestWithParam<uint64_t> {
  protected:

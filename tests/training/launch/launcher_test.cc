@@ -217,11 +217,12 @@ std::string HandOverFrom1To(int ranks) {
 
 Outcome LaunchThatHandsOver(
     const std::string& script, int restarts = 0,
-    std::function<void(const std::string& job_id, int ranks)> at_end = nullptr) {
+    std::function<void(const std::string& job_id, int ranks)> at_end = nullptr, int ranks = 1) {
   for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
   Outcome outcome;
   LaunchOptions options;
   options.hands_over = true;
+  options.ranks = ranks;
   options.restarts = restarts;
   options.at_end = std::move(at_end);
   options.program = "/bin/sh";
@@ -269,6 +270,18 @@ TEST(Launcher, OfRanksThatHandOver_TellsTheEndOfEachJob) {
   std::vector<int> ranks;
   for (const auto& [job, of] : ended) ranks.push_back(of);
   EXPECT_THAT(ranks, testing::UnorderedElementsAre(1, 2));
+}
+
+// The first rank has handed over and ended. The second one hangs, and does not hear SIGTERM.
+TEST(Launcher, OfARankThatHangsAfterTheHandover_KillsItAndStartsTheNextRanks) {
+  const Outcome outcome = LaunchThatHandsOver(
+      "if [ -z \"$GEMINID_RESCALES\" ] && [ $RANK = 1 ]; then trap '' TERM; exec sleep 600; fi\n" +
+          HandOverFrom1To(3) + "exit 0",
+      /*restarts=*/0, /*at_end=*/nullptr, /*ranks=*/2);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("3 ranks will go on from it"));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("killed")));
+  EXPECT_TRUE(NoChildrenLeft());
 }
 
 // No ranks follow those that hand over, or those that continue from the state.

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include "base/bus_error.h"
+
 namespace geminid::os {
 namespace {
 
@@ -14,6 +16,7 @@ static_assert(std::atomic<std::atomic<uint64_t>*>::is_always_lock_free);
 // again, and abort() raises again. A signal that another process sent is raised again here.
 void OnFatalSignal(int signal, siginfo_t* info, void*) {
   if (std::atomic<uint64_t>* const word = note.load()) word->store(1);
+  if (signal == SIGBUS) base::WriteBusError("geminid", *info);
   if (info->si_code <= 0) (void)::raise(signal);
 }
 

@@ -9,9 +9,10 @@
 namespace geminid::os {
 
 // From now on a signal of a fault or of a watchdog (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT) first
-// stores 1 into the word of the last CrashNote, if that lives. Then it ends the process as usual.
-// Signals that have a handler keep it. A stack overflow is not noted, because this handler has no
-// stack of its own.
+// stores 1 into the word of the last CrashNote, if that lives. SIGBUS also writes a line to
+// standard error (base::WriteBusError). Then the signal ends the process as usual. Signals that
+// have a handler keep it. A stack overflow is not noted, because this handler has no stack of its
+// own.
 void WatchForCrashes();
 
 // The word to store into. Other processes see it, and it must outlive this object; null: none.

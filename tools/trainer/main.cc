@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/bus_error.h"
 #include "base/exit_status.h"
 #include "base/max_isa.h"
 #include "base/process_limits.h"
@@ -93,8 +94,7 @@ void WriteError(const absl::Status& status) {
 // Whether standard error is a terminal whose lines can be rewritten.
 bool StderrIsTerminal() {
   const char* const term = std::getenv("TERM");
-  const bool is_dumb = term != nullptr && std::string_view(term) == "dumb";
-  return !is_dumb && isatty(STDERR_FILENO) == 1;
+  return (term == nullptr || std::string_view(term) != "dumb") && isatty(STDERR_FILENO) == 1;
 }
 
 // The number of ranks and this one's number: from the environment if a launcher set them.
@@ -491,6 +491,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   geminid::base::PrepareStandardStreams();
+  geminid::base::ExplainBusErrors("geminid-train");
   geminid::base::RaiseDescriptorLimit();
   const absl::StatusOr<int> code = geminid::trainer::Run({argv + 1, argv + argc});
   if (code.ok()) return *code;

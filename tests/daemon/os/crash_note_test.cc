@@ -1,5 +1,6 @@
 #include "daemon/os/crash_note.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <functional>
 #include <new>
+#include <string>
 
 namespace geminid::os {
 namespace {
@@ -31,7 +33,7 @@ Ended End(const std::function<void()>& act) {
     const rlimit no_core = {};
     (void)::setrlimit(RLIMIT_CORE, &no_core);
     // A daemon has no handlers of a sanitizer or of the test's library.
-    for (const int signal : {SIGSEGV, SIGABRT, SIGFPE}) ::signal(signal, SIG_DFL);
+    for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) ::signal(signal, SIG_DFL);
     WatchForCrashes();
     const CrashNote note(word);
     act();
@@ -54,6 +56,20 @@ TEST(CrashNote, ProcessThatAborts_IsNotedAndEndsByThatSignal) {
   const Ended ended = End([] { std::abort(); });
   EXPECT_EQ(ended.signal, SIGABRT);
   EXPECT_EQ(ended.note, 1u);
+}
+
+TEST(CrashNote, ProcessThatTouchesMemoryWithoutAPage_IsNotedAndSaysWhich) {
+  ::testing::internal::CaptureStderr();
+  const Ended ended = End([] {
+    const int memory = ::memfd_create("of-the-test", MFD_CLOEXEC);
+    void* const page = ::mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    *static_cast<volatile char*>(page) = 1;
+  });
+  const std::string words = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(ended.signal, SIGBUS);
+  EXPECT_EQ(ended.note, 1u);
+  EXPECT_THAT(words, ::testing::StartsWith("geminid: SIGBUS: there is no page of memory at"));
+  EXPECT_THAT(words, ::testing::HasSubstr("in /memfd:of-the-test"));
 }
 
 // systemd's watchdog sends this signal.

@@ -63,8 +63,10 @@ absl::Status CheckNumber(int64_t number, int64_t lowest, int64_t highest, const 
 }
 
 absl::StatusOr<absl::Duration> SecondsOf(double seconds, const char* name) {
-  if (seconds > 0) return absl::Seconds(seconds);
-  return absl::InvalidArgumentError(absl::StrCat(name, " is ", seconds, "; it must be above 0"));
+  // The smallest numbers are no duration. NaN fails the first comparison.
+  if (seconds > 0 && absl::Seconds(seconds) > absl::ZeroDuration()) return absl::Seconds(seconds);
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", seconds, "; it must be above 0, in seconds"));
 }
 
 absl::Status CheckSize(const void* given, size_t size, size_t least, size_t known,

@@ -57,10 +57,19 @@ bool HasHolder(const std::string& socket) {
 }
 
 absl::Status CheckOptions(const ConnectOptions& options) {
-  const bool rates_ok = options.copy_bytes_per_second >= 0 && options.copy_latency_seconds >= 0;
-  if (!rates_ok || options.timeout <= absl::ZeroDuration()) {
+  if (options.timeout <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
-        "copy speed, copy latency and timeout must not be negative, nor the timeout zero");
+        absl::StrCat("timeout is ", absl::FormatDuration(options.timeout), "; it must be above 0"));
+  }
+  // NaN is refused, too.
+  if (!(options.copy_bytes_per_second >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("copy_bytes_per_second is ",
+                                                   options.copy_bytes_per_second,
+                                                   "; it must be 0 (as fast as memory) or above"));
+  }
+  if (!(options.copy_latency_seconds >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "copy_latency_seconds is ", options.copy_latency_seconds, "; it must be 0 or above"));
   }
   if (options.device_memory_bytes > kMaxArenaBytes) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -69,10 +69,18 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectOverHosts(const RankInfo& i
   return ConnectHierarchical(info.rank, info.world_size, std::move(hierarchical));
 }
 
+absl::Status CheckTimeout(const char* name, absl::Duration timeout) {
+  if (timeout > absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", absl::FormatDuration(timeout), "; it must be above 0"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(const RankInfo& info,
                                                       const ConnectOptions& options) {
+  GEMINID_RETURN_IF_ERROR(CheckTimeout("timeout", options.timeout));
+  GEMINID_RETURN_IF_ERROR(CheckTimeout("connect_timeout", options.connect_timeout));
   switch (options.backend) {
     case BackendChoice::kAuto:
       if (info.world_size == 1) {

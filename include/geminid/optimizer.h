@@ -132,7 +132,7 @@ GEMINID_EXPORT const char* Name(const Optimizer& optimizer);
 // Whether a step first needs sums over whole tensors, for which the ranks communicate.
 GEMINID_EXPORT bool NeedsSums(const Optimizer& optimizer);
 
-// INVALID_ARGUMENT names the optimizer if a hyperparameter is out of range.
+// INVALID_ARGUMENT names a hyperparameter that is out of its range, its value and that range.
 GEMINID_EXPORT absl::Status CheckOptimizer(const Optimizer& optimizer);
 
 // INVALID_ARGUMENT if the optimizer's arrays cannot have this type (Options::state_type): other

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "geminid/connect.h"
+
 namespace geminid::collectives {
 namespace {
 
@@ -147,6 +149,17 @@ TEST(RankInfo, Contradictions_AreRefused) {
       "LOCAL_RANK=2 contradicts LOCAL_WORLD_SIZE=2");
   EXPECT_EQ(Refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "2"}}),
             "LOCAL_RANK=2 contradicts WORLD_SIZE=2");
+}
+
+TEST(Connect, WithATimeoutThatIsNotAboveZero_IsRefusedByName) {
+  ConnectOptions options;
+  options.timeout = -absl::Seconds(2);
+  EXPECT_EQ(Connect({}, options).status(),
+            absl::InvalidArgumentError("timeout is -2s; it must be above 0"));
+  options = {};
+  options.connect_timeout = absl::ZeroDuration();
+  EXPECT_EQ(Connect({}, options).status(),
+            absl::InvalidArgumentError("connect_timeout is 0; it must be above 0"));
 }
 
 }  // namespace

@@ -84,6 +84,25 @@ absl::Status CheckCounts(const Options& options) {
   return absl::OkStatus();
 }
 
+// NaN is refused, too.
+absl::Status CheckClipNorm(double norm) {
+  if (norm >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("clip_norm is ", norm, "; it must be 0 (off) or above"));
+}
+
+absl::Status CheckRate(const char* name, double value) {
+  if (IsRate(value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", value, "; it must be from 0 to ", kRateMax));
+}
+
+absl::Status CheckGroup(const Engine::GroupInput& group, const Optimizer& optimizer) {
+  GEMINID_RETURN_IF_ERROR(CheckRate("learning_rate", group.learning_rate));
+  GEMINID_RETURN_IF_ERROR(CheckRate("weight_decay", group.weight_decay.value_or(0)));
+  return WithOwn(optimizer, group).status();
+}
+
 }  // namespace
 
 EngineSetup::EngineSetup(Session* of_session, collectives::Communicator* ranks,
@@ -121,12 +140,11 @@ absl::Status EngineSetup::Check() const {
         "the session has no device arena; connect with device_memory_bytes");
   }
   if (options.timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError("timeout must be positive");
+    return absl::InvalidArgumentError(
+        absl::StrCat("timeout is ", absl::FormatDuration(options.timeout), "; it must be above 0"));
   }
   GEMINID_RETURN_IF_ERROR(CheckCounts(options));
-  if (!(options.clip_norm >= 0)) {
-    return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
-  }
+  GEMINID_RETURN_IF_ERROR(CheckClipNorm(options.clip_norm));
   if (options.resume && !IsOfRun(*session)) {
     return absl::InvalidArgumentError(
         "resume needs a session with the name of a run; connect with ConnectOptions::run, or leave "
@@ -139,7 +157,8 @@ absl::Status EngineSetup::Check() const {
   if (updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckUpdatesInBackward());
   GEMINID_RETURN_IF_ERROR(CheckAllRanks());
   if (!(options.state_share >= 0 && options.state_share <= 1)) {
-    return absl::InvalidArgumentError("state_share must be from 0 to 1");
+    return absl::InvalidArgumentError(
+        absl::StrCat("state_share is ", options.state_share, "; it must be from 0 to 1"));
   }
   const bool at_home = options.state_placement == StatePlacement::kHost ||
                        options.state_placement == StatePlacement::kStreamed ||
@@ -318,16 +337,11 @@ absl::Status EngineSetup::CheckMatrix(const Parameter& parameter) const {
 }
 
 absl::Status EngineSetup::CheckStep(const Engine::StepInput& input) const {
-  const auto check = [](const char* what, double value) {
-    if (IsRate(value)) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("a ", what, " is ", value, "; it must be from 0 to ", kRateMax));
-  };
-  GEMINID_RETURN_IF_ERROR(check("learning rate", input.learning_rate));
-  for (const Engine::GroupInput& group : input.groups) {
-    GEMINID_RETURN_IF_ERROR(check("learning rate", group.learning_rate));
-    GEMINID_RETURN_IF_ERROR(check("weight decay", group.weight_decay.value_or(0)));
-    GEMINID_RETURN_IF_ERROR(WithOwn(options.optimizer, group).status());
+  GEMINID_RETURN_IF_ERROR(CheckRate("learning_rate", input.learning_rate));
+  for (size_t i = 0; i < input.groups.size(); ++i) {
+    absl::Status group = CheckGroup(input.groups[i], options.optimizer);
+    if (group.ok()) continue;
+    return absl::Status(group.code(), absl::StrCat("group ", i, ": ", group.message()));
   }
   if (options.all_ranks != nullptr && !input.groups.empty()) {
     return absl::InvalidArgumentError(
@@ -344,11 +358,10 @@ absl::Status EngineSetup::CheckStep(const Engine::StepInput& input) const {
         "leave gradient_scale 1, or take UpdateTime::kAfterStep");
   }
   if (input.gradient_norm.value_or(0) < 0) {
-    return absl::InvalidArgumentError("the gradient's norm must not be negative");
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradient_norm is ", *input.gradient_norm, "; it must not be negative"));
   }
-  if (!(input.clip_norm.value_or(0) >= 0)) {
-    return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
-  }
+  GEMINID_RETURN_IF_ERROR(CheckClipNorm(input.clip_norm.value_or(0)));
   for (const Parameter& parameter : parameters) {
     if (input.groups.empty() || parameter.group < input.groups.size()) continue;
     return absl::InvalidArgumentError(absl::StrCat("parameter '", parameter.name, "' is of group ",

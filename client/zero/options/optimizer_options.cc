@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/zero/basics/data_types.h"
+#include "client/zero/options/optimizer_ranges.h"
 
 namespace geminid::zero {
 namespace {
@@ -197,13 +198,14 @@ absl::Status CheckStateType(const Optimizer& optimizer, DataType type) {
 bool NeedsSums(const Optimizer& optimizer) { return kernels::NeedsSums(ToKernel(optimizer).kind); }
 
 absl::Status CheckOptimizer(const Optimizer& optimizer) {
+  if (absl::Status ranges = CheckRanges(optimizer); !ranges.ok()) return ranges;
   if (kernels::CheckOptimizerOptions(ToKernel(optimizer)) == kernels::Status::kOk) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a hyperparameter of ", Name(optimizer),
-      " is out of its range: betas, momentum and decays are from 0 to below 1, epsilons positive "
-      "where they prevent 0 / 0, all finite; see geminid/optimizer.h"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the hyperparameters of ", Name(optimizer),
+                   " are so large that numbers derived from them are infinite in fp32; take usual "
+                   "ones, see geminid/optimizer.h"));
 }
 
 }  // namespace geminid::zero

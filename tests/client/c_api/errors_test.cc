@@ -13,6 +13,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "geminid/c_checkpoint.h"
@@ -31,6 +32,34 @@ class ErrorsTest : public CApiTest {
     ASSERT_NO_FATAL_FAILURE(MakeEngine());
   }
 };
+
+TEST_F(ErrorsTest, HyperparameterOutOfItsRange_IsNamedWithItsValueAndRange) {
+  geminid_optimizer optimizer;
+  geminid_optimizer_init(&optimizer, sizeof optimizer, GEMINID_LION);
+  optimizer.beta1 = NAN;
+  geminid_engine_options options;
+  geminid_engine_options_init(&options, sizeof options);
+  options.optimizer = &optimizer;
+  const std::vector<geminid_parameter> parameters = Parameters();
+  geminid_engine* engine = nullptr;
+  EXPECT_EQ(geminid_engine_create(session_, ranks_, parameters.data(), parameters.size(), &options,
+                                  &engine, error_),
+            GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("beta1 is nan; with lion it must be from 0 to below 1"));
+  optimizer.beta1 = 0.9;
+  options.timeout_seconds = -2;
+  EXPECT_EQ(geminid_engine_create(session_, ranks_, parameters.data(), parameters.size(), &options,
+                                  &engine, error_),
+            GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("timeout_seconds is -2; it must be above 0"));
+  geminid_step_input input;
+  geminid_step_input_init(&input, sizeof input);
+  input.learning_rate = NAN;
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK) << Message();
+  ASSERT_EQ(AddGradient(kA, 2), GEMINID_OK) << Message();
+  EXPECT_EQ(geminid_engine_step(engine_, &input, nullptr, error_), GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("learning_rate is nan; it must be from 0 to"));
+}
 
 TEST_F(ErrorsTest, EngineFreedLast_StillTrains) {
   geminid_session_free(&session_);
@@ -468,6 +497,38 @@ TEST(CApiErrors, RanksOfARunWithoutADaemon_AreAskedForByPath) {
   EXPECT_EQ(geminid_run_ranks("/nowhere/socket", nullptr, "run", 0.01, &json, error),
             GEMINID_DEADLINE_EXCEEDED);
   EXPECT_THAT(geminid_error_message(error), HasSubstr("no daemon at /nowhere/socket"));
+  geminid_error_free(error);
+}
+
+// Also a number that is too small for any clock.
+TEST(CApiErrors, TimeoutsThatAreNotAboveZero_AreRefusedByNameWithTheirValue) {
+  geminid_error* const error = geminid_error_new();
+  const auto expect_refused = [&](geminid_code code, const std::string& words) {
+    EXPECT_EQ(code, GEMINID_INVALID_ARGUMENT) << words;
+    EXPECT_THAT(geminid_error_message(error), HasSubstr(words));
+  };
+  geminid_session_options session_options;
+  geminid_session_options_init(&session_options, sizeof session_options);
+  geminid_ranks_options ranks_options;
+  geminid_ranks_options_init(&ranks_options, sizeof ranks_options);
+  geminid_session* session = nullptr;
+  geminid_ranks* ranks = nullptr;
+  char* json = nullptr;
+  for (const auto& [seconds, value] :
+       {std::pair{-1.0, "-1"}, {0.0, "0"}, {double{NAN}, "nan"}, {1e-300, "1e-300"}}) {
+    const std::string words = std::string("timeout_seconds is ") + value + "; it must be above 0";
+    session_options.timeout_seconds = seconds;
+    expect_refused(geminid_session_connect(&session_options, &session, error), words);
+    geminid_ranks_options spoilt = ranks_options;
+    spoilt.timeout_seconds = seconds;
+    expect_refused(geminid_ranks_connect(&spoilt, &ranks, error), words);
+    spoilt = ranks_options;
+    spoilt.connect_timeout_seconds = seconds;
+    expect_refused(geminid_ranks_connect(&spoilt, &ranks, error), "connect_" + words);
+    expect_refused(geminid_run_ranks("/nowhere", nullptr, "run", seconds, &json, error), words);
+  }
+  EXPECT_EQ(session, nullptr);
+  EXPECT_EQ(ranks, nullptr);
   geminid_error_free(error);
 }
 

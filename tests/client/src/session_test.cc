@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -142,9 +143,16 @@ TEST_F(SessionTest, BadOptions_AreRefused) {
   options_.job = "Not Allowed";
   EXPECT_FALSE(Session::Connect(options_).ok());
   options_.job = "ok";
+  const auto refused = [&] { return Message(Session::Connect(options_).status()); };
   options_.copy_bytes_per_second = -1;
-  EXPECT_TRUE(absl::IsInvalidArgument(Session::Connect(options_).status()));
+  EXPECT_THAT(refused(), HasSubstr("copy_bytes_per_second is -1; it must be"));
   options_.copy_bytes_per_second = 0;
+  options_.copy_latency_seconds = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(refused(), HasSubstr("copy_latency_seconds is nan; it must be"));
+  options_.copy_latency_seconds = 0;
+  options_.timeout = -absl::Seconds(1);
+  EXPECT_THAT(refused(), HasSubstr("timeout is -1s; it must be above 0"));
+  options_.timeout = absl::Seconds(10);
   options_.socket = "/" + std::string(200, 'x');
   EXPECT_TRUE(absl::IsInvalidArgument(Session::Connect(options_).status()));
 }

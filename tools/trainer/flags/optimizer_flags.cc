@@ -211,10 +211,9 @@ absl::Status CheckRanges(const Flags& flags, zero::Optimizer optimizer, zero::Op
     const double without = std::exchange(**value, given);
     const auto spec = std::ranges::find(kOptimizerFlags, fields[i].first, &FlagSpec::value);
     if (!is_it || spec == std::end(kOptimizerFlags)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(base::WithValue(spec->name, flags.*spec->value), "it is out of its range; ",
-                     "betas, momentum and decays are below 1, and an epsilon is above 0 where it ",
-                     "prevents 0 / 0. The usual value with ", flags.optimizer, " is ", without));
+    return absl::InvalidArgumentError(absl::StrCat(
+        base::WithValue(spec->name, flags.*spec->value),
+        "it is out of its range: ", std::string(all.message()), ". The usual value is ", without));
   }
   return all;
 }

@@ -201,8 +201,8 @@ TEST_F(EngineStepsTest, GroupWithWhatTheOptimizerCannotHave_IsRefusedAndNothingH
     ASSERT_TRUE(step.ok()) << step.status();
     EXPECT_EQ(step->step, 1u);
   };
-  expect_refused(AdamWOptions{}, {.beta1 = 1.0}, "a hyperparameter of adamw");
-  expect_refused(AdamWOptions{}, {.epsilon = -1}, "a hyperparameter of adamw");
+  expect_refused(AdamWOptions{}, {.beta1 = 1.0}, "beta1 is 1; with adamw it must be");
+  expect_refused(AdamWOptions{}, {.epsilon = -1}, "epsilon is -1; with adamw it must be");
   expect_refused(AdagradOptions{}, {.beta1 = 0.5}, "adagrad has no beta1");
   expect_refused(LionOptions{}, {.epsilon = 1}, "lion has no epsilon");
   expect_refused(SgdOptions{}, {.beta1 = 0.9}, "created without a first moment");

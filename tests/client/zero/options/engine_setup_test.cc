@@ -48,7 +48,8 @@ class EngineSetupTest : public RoomsTest {
 
 TEST_F(EngineSetupTest, OptionOutOfItsRange_IsNamedWithItsValue) {
   ExpectRefused({
-      {[](Given* g) { g->options.timeout = absl::ZeroDuration(); }, "timeout must be positive"},
+      {[](Given* g) { g->options.timeout = -absl::Seconds(1); },
+       "timeout is -1s; it must be above 0"},
       {[](Given* g) { g->options.accumulate = 0; }, "accumulate is 0"},
       {[](Given* g) { g->options.chunk_elements = ~uint64_t{0}; },
        "chunk_elements is 18446744073709551615; it must be at most 1099511627776"},
@@ -58,9 +59,9 @@ TEST_F(EngineSetupTest, OptionOutOfItsRange_IsNamedWithItsValue) {
       {[](Given* g) { g->options.update_threads = 0; }, "update_threads is 0"},
       {[](Given* g) { g->options.update_threads = kMaxUpdateThreads + 1; },
        "update_threads is 1025"},
-      {[](Given* g) { g->options.clip_norm = -1; }, "clip_norm must be 0"},
-      {[](Given* g) { g->options.clip_norm = NAN; }, "clip_norm must be 0"},
-      {[](Given* g) { g->options.state_share = 1.5; }, "state_share must be from 0 to 1"},
+      {[](Given* g) { g->options.clip_norm = -1; }, "clip_norm is -1; it must be 0 (off) or above"},
+      {[](Given* g) { g->options.clip_norm = NAN; }, "clip_norm is nan; it must"},
+      {[](Given* g) { g->options.state_share = 1.5; }, "state_share is 1.5; it must be"},
       {[](Given* g) { g->options.stage = Stage{0}; }, "there is no ZeRO stage 0"},
   });
 }
@@ -144,12 +145,14 @@ TEST_F(EngineSetupTest, StepThatCannotBe_IsRefused) {
   using Input = Engine::StepInput;
   ASSERT_TRUE(setup.CheckStep({.learning_rate = 0.1}).ok());
   const std::vector<std::pair<Input, const char*>> refused = {
-      {{.learning_rate = -1}, "a learning rate is -1; it must be from 0 to 1e+12"},
-      {{.learning_rate = 3.5e38}, "a learning rate is 3.5e+38; it must be from 0 to 1e+12"},
-      {{.groups = {{.learning_rate = NAN}}}, "a learning rate is nan"},
-      {{.groups = {{.learning_rate = 0.1, .weight_decay = INFINITY}}}, "a weight decay is inf"},
-      {{.learning_rate = 0.1, .clip_norm = -1}, "clip_norm must be 0"},
-      {{.learning_rate = 0.1, .gradient_norm = -1}, "the gradient's norm must not be negative"},
+      {{.learning_rate = -1}, "learning_rate is -1; it must be from 0 to 1e+12"},
+      {{.learning_rate = 3.5e38}, "learning_rate is 3.5e+38; it must be from 0 to 1e+12"},
+      {{.groups = {{.learning_rate = 0.1}, {.learning_rate = NAN}}},
+       "group 1: learning_rate is nan; it must"},
+      {{.groups = {{.learning_rate = 0.1, .weight_decay = INFINITY}}},
+       "group 0: weight_decay is inf; it must"},
+      {{.learning_rate = 0.1, .clip_norm = -1}, "clip_norm is -1"},
+      {{.learning_rate = 0.1, .gradient_norm = -1}, "gradient_norm is -1; it must not be"},
       {{.learning_rate = 0.1, .gradient_scale = 0}, "gradient_scale is 0"},
   };
   for (const auto& [input, says] : refused) {

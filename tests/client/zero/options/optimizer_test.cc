@@ -154,12 +154,12 @@ TEST_F(OptimizerTest, LambLimitsTheNormOfAllGradients_AsClippingThemDoes) {
   ExpectSameBits(MustTrain().weights, clipped);
 }
 
-TEST_F(OptimizerTest, HyperparameterOutOfRange_IsRefusedWithTheOptimizersName) {
+TEST_F(OptimizerTest, HyperparameterOutOfRange_IsRefusedWithItsNameAndValue) {
   run_.options.optimizer = LionOptions{.beta1 = 1.0};
   SyntheticResult result;
   const absl::Status status = TrainStatuses(run_, &result)[0];
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("lion"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("beta1 is 1; with lion it must be"));
   run_.options.optimizer = LionOptions{};
   run_.model.parameters[1].learning_rate_scale = -1;
   EXPECT_THAT(std::string(TrainStatuses(run_, &result)[0].message()), HasSubstr("layer.0.norm"));

@@ -434,7 +434,9 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--activations", "yes"},
             "--activations yes: it must be one of: auto, keep, offload, recompute"},
            {{"--epsilon", "0"}, "--epsilon 0: it is out of its range"},
-           {{"--beta1", "0.5", "--beta2", "1"}, "--beta2 1: it is out of its range"},
+           {{"--beta1", "0.5", "--beta2", "1"},
+            "--beta2 1: it is out of its range: beta2 is 1; with adamw it must be from 0 to below "
+            "1. The usual value is 0.95"},
            {{"--loss-scale", "big"}, "--loss-scale big: "},
            {{"--loss-scale", "0"}, "--loss-scale 0: "},
            {{"--timeout", "0"}, "--timeout 0: "},

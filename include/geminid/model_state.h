@@ -101,8 +101,8 @@ class GEMINID_EXPORT ModelState {
   // The optimizer that made the state, by Name(const Optimizer&).
   virtual const char* optimizer_name() const = 0;
 
-  // Reads elements of this rank's shard, in fp32. Between steps; waits for the update.
-  // INVALID_ARGUMENT if the range is not wholly in the shard; then nothing is read.
+  // Reads elements of this rank's shard in fp32, as the last Step left them. With
+  // UpdateTime::kInBackward between steps only. INVALID_ARGUMENT if a part is not in the shard.
   virtual absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
                                  std::span<float> values) = 0;
   // Sets elements, and first waits for a snapshot that reads them. If one rank writes, all must: a
@@ -115,7 +115,7 @@ class GEMINID_EXPORT ModelState {
 
   // Continues from `progress`, with the state that was written. Between steps, alike on all ranks.
   virtual absl::Status Restore(const Progress& progress) = 0;
-  // The progress after the last Step. Between steps.
+  // The progress after the last Step. When it may be called: as ReadShard.
   virtual absl::StatusOr<Progress> GetProgress() = 0;
 
   // Begins to hand the state of the last Step to `sink` while training continues. Between steps;

@@ -12,9 +12,7 @@ from models import batch, make
 from steps import accumulate, one_batch
 
 ASKED = {
-    "optimizer.state_dict": lambda twin, folder: twin.optimizer.state_dict(),
     "optimizer.load_state_dict": lambda twin, folder: twin.optimizer.load_state_dict(twin.saved),
-    "optimizer.state": lambda twin, folder: twin.optimizer.state[twin.model.norm.weight],
     "load_state_dict": lambda twin, folder: twin.model.load_state_dict(twin.model.state_dict()),
     "geminid.torch.save": lambda twin, folder: geminid.torch.save(twin.model, folder),
 }
@@ -39,6 +37,31 @@ def test_what_is_for_between_steps_is_refused_between_backward_passes(both, what
     for twin in both:
         twin.model(*batch(6)).backward()
         twins.finish(twin)
+
+
+def test_optimizer_state_within_a_step_is_that_of_the_last_step(both):
+    plain, ours = both
+
+    def agree():
+        states = [twin.optimizer.state_dict()["state"] for twin in both]
+        assert states[0].keys() == states[1].keys()
+        for number, entry in states[0].items():
+            for name, value in entry.items():
+                torch.testing.assert_close(states[1][number][name], value, rtol=1e-4, atol=1e-6)
+        for name, value in plain.optimizer.state[plain.model.norm.weight].items():
+            torch.testing.assert_close(ours.optimizer.state[ours.model.norm.weight][name], value, rtol=1e-4, atol=1e-6)
+
+    agree()
+    for number in (5, 6):
+        for twin in both:
+            twin.model(*batch(number)).backward()
+        agree()
+    for twin in both:
+        twins.clip(twin, float("inf"))
+    agree()
+    for twin in both:
+        twin.optimizer.step()
+        twin.optimizer.zero_grad()
 
 
 def test_norm_between_backward_passes_is_refused_with_when_to_ask(both):

@@ -173,6 +173,7 @@ class EngineImpl final : public Engine {
   absl::Status CheckNotStarted(const char* call);
   absl::Status CheckNew(const char* call);
   absl::Status CheckBetweenSteps(const char* call);
+  absl::Status CheckStateOfLastStep(const char* call);
   absl::Status CheckGradientCall(const char* call, ParameterId id);
   absl::Status CheckPlaces(uint32_t places, uint64_t place_bytes) const;
   // On all ranks. `mine`: OK, or what this rank lacks. If any rank lacks anything, nothing changes.

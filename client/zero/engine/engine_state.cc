@@ -33,6 +33,17 @@ absl::Status EngineImpl::CheckBetweenSteps(const char* call) {
       absl::StrCat(call, " works only between steps: after Step, before BeginMicroBatch"));
 }
 
+// Within a step the state is that of the last one, until Step updates it. A snapshot reads it
+// there, too.
+absl::Status EngineImpl::CheckStateOfLastStep(const char* call) {
+  GEMINID_RETURN_IF_ERROR(Health());
+  if (MicroBatchesBegun() == 0 || !setup_.updates_in_backward()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(call,
+                   " works only between steps, because the backward pass updates parameters "
+                   "(UpdateTime::kInBackward); call it after Step, before BeginMicroBatch"));
+}
+
 // Waits for updates and for a snapshot in progress, which also reads the state.
 absl::Status EngineImpl::WaitNobodyReadsState() {
   // The snapshot's own error is returned by WaitSnapshot.
@@ -200,7 +211,7 @@ absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
 absl::Status EngineImpl::ReadShard(ParameterId id, StateKind kind, uint64_t offset,
                                    std::span<float> values) {
   const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("ReadShard"));
+  GEMINID_RETURN_IF_ERROR(CheckStateOfLastStep("ReadShard"));
   GEMINID_RETURN_IF_ERROR(state_->Check(id, kind));
   GEMINID_ASSIGN_OR_RETURN(const auto pieces, state_->PiecesOf(id, offset, values.size()));
   GEMINID_RETURN_IF_ERROR(Fail(updater_->WaitIdle(setup_.options.timeout)));
@@ -264,7 +275,7 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
 
 absl::StatusOr<Progress> EngineImpl::GetProgress() {
   const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("GetProgress"));
+  GEMINID_RETURN_IF_ERROR(CheckStateOfLastStep("GetProgress"));
   absl::StatusOr<Progress> progress = step_->GetProgress();
   Fail(progress.status()).IgnoreError();
   return progress;

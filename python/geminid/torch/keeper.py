@@ -340,13 +340,13 @@ class Keeper:
         self.recover()
         self.release_outside()
 
-    def at_rest(self, what: str, hint: str = "") -> None:
+    def at_rest(self, what: str) -> None:
         """Call it before an action that the engine allows only between steps. what: the action's name. A forward whose backward
         has not begun does not count as a step: its backward gathers the weights again."""
         self.between_steps()
         if self.has_gradient:
             raise Refused(f"{what} works only between steps, and the engine has gradients of a step that is not done; call "
-                          f"optimizer.step() or optimizer.zero_grad() first{hint}")
+                          "optimizer.step() or optimizer.zero_grad() first")
         if self.micro_batch_open and not self.has_gradient:
             self.engine.cancel_micro_batch()
             self.micro_batch_open = False

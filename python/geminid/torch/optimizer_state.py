@@ -24,9 +24,9 @@ def _elementwise(kind: Kind, what: str) -> None:
 
 
 def read(keeper: Keeper, kind: Kind, groups: Groups) -> dict[str, Any]:
-    """Returns the state_dict() of the original optimizer, complete on every rank. All ranks must call it."""
+    """Returns the state_dict() of the original optimizer after its last step, complete on every rank. All ranks must call it."""
     _elementwise(kind, "optimizer.state_dict()")
-    keeper.at_rest("optimizer.state_dict()", "; after zero_grad() the state is that of the last step")
+    keeper.between_steps()
     updates, counts = keeper.engine.updates()
     state: dict[int, dict[str, Any]] = {}
     numbered = 0
@@ -135,7 +135,7 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
 
     def __getitem__(self, parameter: Any) -> dict[str, Any]:
         group = self._groups[parameter]
-        self._keeper.at_rest("optimizer.state")
+        self._keeper.between_steps()
         updates, counts = self._keeper.engine.updates()
         count = counts[parameter._geminid.id] if counts else updates
         return _entry_of(_entry(self._keeper, self._kind, group, parameter, count))

@@ -148,11 +148,57 @@ TEST_F(EngineValuesTest, StateReadAndWrittenAgainLater_TakesARunBackToThatStep) 
   EXPECT_NE(ends[0], Weights());
 }
 
-TEST_F(EngineValuesTest, Shards_AreRefusedWithinAStepAndOutsideTheirRange) {
+// Reads all state between steps, with gradients, and after their norm is known.
+TEST_F(EngineValuesTest, StateReadWithinAStep_IsThatOfTheLastStepAndChangesNoBit) {
+  options_.accumulate = 2;
+  const auto all = [this] {
+    std::vector<std::vector<float>> state;
+    for (const StateKind kind : kStateKinds) {
+      state.emplace_back(kElements);
+      EXPECT_EQ(engine_->ReadShard(kA, kind, 0, state.back()), absl::OkStatus());
+    }
+    const auto progress = engine_->GetProgress();
+    EXPECT_TRUE(progress.ok()) << progress.status();
+    state.push_back({static_cast<float>(progress->step), static_cast<float>(progress->updates)});
+    return state;
+  };
+  std::vector<std::vector<float>> ends;
+  for (const bool reads : {false, true}) {
+    MakeEngine();
+    for (const float gradient : {1.0f, -2.0f, 0.5f}) {
+      const auto last = all();
+      (void)MicroBatch(gradient);
+      if (reads) EXPECT_EQ(all(), last) << "with gradients";
+      (void)MicroBatch(gradient);
+      ASSERT_TRUE(engine_->GradientNorm().ok());
+      if (reads) EXPECT_EQ(all(), last) << "with their norm";
+      (void)Step();
+      EXPECT_NE(all(), last);
+    }
+    ends.push_back(Weights());
+  }
+  EXPECT_EQ(ends[0], ends[1]);
+}
+
+TEST_F(EngineValuesTest, StateWithinAStepThatUpdatesInItsBackwardPass_IsRefusedWithTheReason) {
+  options_.update = UpdateTime::kInBackward;
+  options_.clip_norm = 0;
+  MakeEngine();
+  ASSERT_TRUE(engine_->BeginStep({.learning_rate = 0.1}).ok());
+  (void)MicroBatch(1);
+  std::vector<float> values(kElements);
+  const absl::Status refused = engine_->ReadShard(kA, StateKind::kExpAvg, 0, values);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("UpdateTime::kInBackward"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(engine_->GetProgress().status()));
+  (void)Step();
+  EXPECT_EQ(engine_->ReadShard(kA, StateKind::kExpAvg, 0, values), absl::OkStatus());
+}
+
+TEST_F(EngineValuesTest, Shards_AreNotWrittenWithinAStepNorReadOutsideTheirRange) {
   MakeEngine();
   (void)MicroBatch(1);
   std::vector<float> values(kElements, 7);
-  EXPECT_TRUE(absl::IsFailedPrecondition(engine_->ReadShard(kA, StateKind::kMaster, 0, values)));
   EXPECT_TRUE(absl::IsFailedPrecondition(engine_->WriteShard(kA, StateKind::kMaster, 0, values)));
   EXPECT_TRUE(absl::IsFailedPrecondition(engine_->ReadGradient(kA, 0, values)));
   (void)Step();

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import geminid.torch
-from geminid.errors import FailedPrecondition, Refused
+from geminid.errors import FailedPrecondition, InvalidArgument, Refused
 
 RATE = 0.25
 
@@ -90,6 +90,28 @@ def test_came_moves_by_momentum_over_confidence(weight, gradient):
 def test_unprepared_it_does_not_step():
     optimizer = geminid.torch.Lion([torch.nn.Parameter(torch.ones(2))])
     with pytest.raises(Refused, match="prepare returns"):
+        optimizer.step()
+
+
+OUT_OF_RANGE = {
+    "beta1 is 1; with lion it must be from 0 to below 1": lambda p: geminid.torch.Lion(p, betas=(1.0, 0.9)),
+    "weight_decay is -0.5; with came it must be 0 or more": lambda p: geminid.torch.Came(p, weight_decay=-0.5),
+    "epsilon is nan; with lamb it must be above 0": lambda p: geminid.torch.Lamb(p, eps=math.nan),
+}
+
+
+@pytest.mark.parametrize("words", OUT_OF_RANGE)
+def test_hyperparameter_out_of_its_range_is_named_with_its_value(weight, words):
+    model = Pull(weight)
+    with pytest.raises(InvalidArgument, match=words):
+        geminid.torch.prepare(model, OUT_OF_RANGE[words](model.parameters()), device_memory="1MiB")
+
+
+def test_learning_rate_that_is_no_number_is_named_with_its_group(weight, gradient):
+    model = Pull(weight)
+    model, optimizer = geminid.torch.prepare(model, geminid.torch.Lion(model.parameters(), lr=math.nan), device_memory="1MiB")
+    model(gradient).backward()
+    with pytest.raises(InvalidArgument, match="group 0: learning_rate is nan; it must be from 0 to"):
         optimizer.step()
 
 

@@ -6,6 +6,7 @@ import torch
 import geminid.torch
 import test_transformers
 import twins
+from geminid import errors
 from test_transformers import STEPS, batch, weight_bytes
 
 peft = pytest.importorskip("peft")
@@ -78,3 +79,26 @@ def test_adapter_is_merged_into_the_base_and_taken_out_again():
         with geminid.torch.full(ours.model):
             ours.model.unmerge_adapter()
         torch.testing.assert_close(ours.model(**batch("llama", 9)).logits, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_adapter_added_after_prepare_is_refused_with_when_to_add_it():
+    _, ours = both = pair(make("llama"), twins.AMPLE)
+    train(both, "llama", 2)
+    ours.model.add_adapter("late", peft.LoraConfig(r=2, target_modules=LAYERS["llama"]))
+    train((both[0], ours), "llama", 1)  # it is there, and another one is active
+    ours.model.set_adapter("late")
+    ours.model(**batch("llama", 3)).loss.backward()
+    with pytest.raises(errors.Refused, match=r"lora_A.late.weight' was added to the model after geminid.torch.prepare"):
+        ours.optimizer.step()
+
+
+def test_adapters_of_before_prepare_take_turns():
+    model = make("llama")
+    model.add_adapter("second", peft.LoraConfig(r=4, target_modules=LAYERS["llama"]))
+    model.base_model.set_adapter(["default", "second"])  # both require gradients, so the optimizer gets both
+    both = pair(model, twins.AMPLE)
+    for name in ("default", "second"):
+        for twin in both:
+            twin.model.set_adapter(name)
+        train(both, "llama", 2)
+    twins.assert_same(both)

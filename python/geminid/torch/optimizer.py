@@ -11,6 +11,7 @@ import torch
 
 from geminid.errors import Refused
 from geminid.torch import optimizer_state
+from geminid.torch.additions import Additions
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizers import Kind, check_orthogonal, check_unset, fixed_options, name_of, step_input
 
@@ -24,11 +25,11 @@ class Optimizer(torch.optim.Optimizer):
 
     _state: Any
 
-    def __init__(self, original: torch.optim.Optimizer, kind: Kind, keeper: Keeper) -> None:
+    def __init__(self, original: torch.optim.Optimizer, kind: Kind, keeper: Keeper, additions: Additions) -> None:
         self._geminid_ready = False
         super().__init__(original.param_groups, original.defaults)
         self._geminid_ready = True
-        self._keeper, self._kind, self._name = keeper, kind, name_of(original)
+        self._keeper, self._kind, self._name, self._additions = keeper, kind, name_of(original), additions
         self._original = weakref.ref(original)
         for name in _HOOKS:  # both optimizers share the dictionaries of hooks
             if hasattr(original, name):
@@ -57,6 +58,7 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._additions.check()
         keeper = self._keeper
         keeper.settle_gradients()
         if not keeper.has_gradient:

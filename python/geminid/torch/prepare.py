@@ -22,6 +22,7 @@ from geminid.torch import torch_memory as torch_memory_
 from geminid.torch import weights as weights_
 from geminid.torch import wrappers
 from geminid.torch.activations import SavedTensors
+from geminid.torch.additions import Additions
 from geminid.torch.handover import Handover, Script, take_over
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
@@ -247,7 +248,7 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
     clipping.install()
     scaling.install()
     wrappers.install()
-    made = Optimizer(optimizer, kind, keeper)
+    made = Optimizer(optimizer, kind, keeper, Additions(model))
     refusals.retire(optimizer, made)
     made._state = State(keeper, kind, made.param_groups)
     keeper.optimizer = weakref.ref(made)

@@ -1,4 +1,5 @@
-// Extents to and from a disk, with their checksums: by io_uring and by threads. The folder is
+// Extents to and from a disk, with their checksums: by io_uring and by threads. BM_UpdateExtents
+// reads and writes as a step's updates do, and counts the bytes of both directions. The folder is
 // $GEMINID_DISK_BENCH, or that of temporary files. To compare, run in the same folder:
 //
 //   fio --name=x --directory=FOLDER --size=1G --bs=1M --iodepth=64 --ioengine=io_uring --direct=1
@@ -10,6 +11,7 @@
 #include <deque>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,10 @@ namespace {
 
 constexpr size_t kUnderWay = 3;
 constexpr uint32_t kDepth = 64;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kFileBytes = 1024 * kMiB;
+constexpr uint64_t kExtentBytes = 32 * kMiB;
+constexpr uint64_t kSmallestExtentBytes = kMiB;
 
 std::string Folder() {
   const char* const named = std::getenv("GEMINID_DISK_BENCH");
@@ -32,9 +38,10 @@ std::string Folder() {
 
 class Disk {
  public:
-  explicit Disk(bool uring)
-      : map_(std::vector<uint64_t>(bench::Size(size_t{32}, size_t{4}),
-                                   bench::Size(uint64_t{32} << 20, uint64_t{1} << 20))),
+  explicit Disk(bool uring, uint64_t extent_bytes = kExtentBytes)
+      : map_(std::vector<uint64_t>(bench::Size(kFileBytes, size_t{4} << 20) /
+                                       bench::Size(extent_bytes, kSmallestExtentBytes),
+                                   bench::Size(extent_bytes, kSmallestExtentBytes))),
         files_(bench::Must(
             StripedFiles::Create({.folders = {Folder()}, .bytes = map_.total_bytes()}))) {
     const uint64_t bytes = map_.largest();
@@ -75,6 +82,28 @@ class Disk {
     while (!under_way.empty()) finish_first();
   }
 
+  // Reads every extent and writes it back, as updates do: while one is written, the next one is
+  // checked and sealed, and the one after that is read.
+  void Update(uint64_t version) {
+    std::deque<ExtentIo::Ticket> coming;
+    std::optional<ExtentIo::Ticket> leaving;
+    size_t started = 0;
+    for (size_t extent = 0; extent < map_.size(); ++extent) {
+      const size_t most = extent + kUnderWay - (leaving.has_value() ? 1 : 0);
+      for (; started < std::min(most, map_.size()); ++started) {
+        coming.push_back(io_->StartRead(started, buffers_[started % kUnderWay]));
+      }
+      const std::span<std::byte> buffer = buffers_[extent % kUnderWay];
+      const ExtentKey key = {.owner = extent, .version = version - 1};
+      bench::Must(io_->FinishRead(coming.front(), key, /*may_be_blank=*/false));
+      coming.pop_front();
+      io_->Seal(extent, {.owner = extent, .version = version}, buffer);
+      if (leaving.has_value()) bench::Must(io_->Finish(*leaving));
+      leaving = io_->StartSealed(extent, buffer);
+    }
+    bench::Must(io_->Finish(*leaving));
+  }
+
   int64_t bytes() const { return static_cast<int64_t>(map_.total_bytes()); }
 
  private:
@@ -105,8 +134,17 @@ void BM_ReadExtents(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * disk.bytes());
 }
 
+void BM_UpdateExtents(benchmark::State& state) {
+  Disk disk(/*uring=*/true, static_cast<uint64_t>(state.range(0)) * kMiB);
+  uint64_t version = 1;
+  disk.Write(version);
+  for (auto _ : state) disk.Update(++version);
+  state.SetBytesProcessed(state.iterations() * 2 * disk.bytes());
+}
+
 BENCHMARK(BM_WriteExtents)->ArgName("uring")->Arg(1)->Arg(0)->UseRealTime();
 BENCHMARK(BM_ReadExtents)->ArgName("uring")->Arg(1)->Arg(0)->UseRealTime();
+BENCHMARK(BM_UpdateExtents)->ArgName("MiB")->Arg(1)->Arg(3)->Arg(32)->UseRealTime();
 
 }  // namespace
 }  // namespace geminid::disk

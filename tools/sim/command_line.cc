@@ -26,6 +26,7 @@ struct Flags {
   std::string policy = "auto", steps = "3", warmup_steps = "1", seeds = "1", seed = "1";
   std::string ranks = "1", nodes = "1", batch, sequence = "1024", host_memory, device_memory;
   std::string copy_bandwidth, lookahead, traces = "200";
+  std::string state = "host";
   std::string detect = "2", restart = "1";
   std::vector<std::string> set, kill_rank, kill_daemon;
   bool json = false;
@@ -57,6 +58,9 @@ void AddJobFlags(CLI::App* app, Flags* flags) {
   app->add_option(
       "--copy-bandwidth", flags->copy_bandwidth,
       "Rate of each direction of a rank's link, such as 10GB/s, instead of the trace's");
+  app->add_option("--optimizer-state", flags->state,
+                  "Where all state of a trace is: host, streamed (on the host, and updated by the "
+                  "device) or disk");
   app->add_option("--set", flags->set, "Sets FIELD=NUMBER of the machine; may be repeated");
   app->add_option("--steps", flags->steps, "Steps to report");
   app->add_option("--warmup-steps", flags->warmup_steps, "Steps before those to report");
@@ -121,10 +125,10 @@ absl::Status CheckFlagsCombine(const CLI::App& command) {
     const char* flag;
     const char* other;
   };
-  constexpr Pair kNeeding[] = {{"--hardware", "--model"},      {"--model", "--hardware"},
-                               {"--ranks", "--model"},         {"--nodes", "--model"},
-                               {"--batch", "--model"},         {"--context", "--model"},
-                               {"--title", "--memory-picture"}};
+  constexpr Pair kNeeding[] = {{"--optimizer-state", "--trace"}, {"--hardware", "--model"},
+                               {"--model", "--hardware"},        {"--ranks", "--model"},
+                               {"--nodes", "--model"},           {"--batch", "--model"},
+                               {"--context", "--model"},         {"--title", "--memory-picture"}};
   for (const Pair& pair : kNeeding) {
     if (!given(pair.flag) || given(pair.other)) continue;
     return absl::InvalidArgumentError(
@@ -160,6 +164,14 @@ absl::Status ParseBatch(const Flags& flags, JobOptions* job) {
                    job->ranks));
 }
 
+absl::StatusOr<StateTier> ParseState(const std::string& text) {
+  if (text == "host") return StateTier::kHost;
+  if (text == "streamed") return StateTier::kStreamed;
+  if (text == "disk") return StateTier::kDisk;
+  return absl::InvalidArgumentError(absl::StrCat(base::WithValue("--optimizer-state", text),
+                                                 "it must be host, streamed or disk"));
+}
+
 absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job) {
   *job = flags.job;
   constexpr uint64_t kMany = uint64_t{1} << 20;
@@ -183,6 +195,7 @@ absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job
     }
     job->link_bytes_per_second = static_cast<double>(speed);
   }
+  GEMINID_ASSIGN_OR_RETURN(job->state, ParseState(flags.state));
   for (const std::string& text : flags.set) {
     const size_t equals = text.find('=');
     double value = 0;

@@ -32,6 +32,7 @@ struct JobOptions {
   std::vector<std::pair<std::string, double>> fields;  // of the machine
   std::optional<uint64_t> device_bytes;
   std::optional<double> link_bytes_per_second;
+  StateTier state = StateTier::kHost;  // of a trace; a model's plan decides
 };
 
 struct CommandLine {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -135,6 +136,28 @@ std::vector<ChunkUpdate> UpdatesOnHost(const planner::Trace& trace, double eleme
     updates[c].host_bytes = static_cast<uint64_t>(parameters * state_bytes);
   }
   return updates;
+}
+
+absl::Status MoveState(StateTier tier, const Machine& machine, Workload* workload) {
+  const bool has_disk =
+      machine.disk_read_bytes_per_second > 0 && machine.disk_write_bytes_per_second > 0;
+  if (tier == StateTier::kDisk && !has_disk) {
+    return absl::InvalidArgumentError(
+        "state on disk needs the rates of the disk; set disk_read_bytes_per_second and "
+        "disk_write_bytes_per_second");
+  }
+  for (size_t c = 0; c < workload->updates.size(); ++c) {
+    ChunkUpdate& update = workload->updates[c];
+    if (update.parameters == 0) continue;
+    if (tier == StateTier::kDisk) {
+      update.disk_read_bytes = update.disk_write_bytes = std::exchange(update.host_bytes, 0);
+    } else if (tier == StateTier::kStreamed) {
+      const planner::Chunk& chunk = workload->trace.chunks[c];
+      update.streamed_bytes = update.host_bytes + chunk.transfer_bytes;
+      update.streamed_gradient_bytes = chunk.gradient_bytes;
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Validate(const Workload& workload) {

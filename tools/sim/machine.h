@@ -84,6 +84,7 @@ struct ChunkUpdate {
   bool on_device = false;   // the state lives there; the trace then moves nothing for this chunk
   // The state lives on the host; its update streams so many bytes through the device, up and back.
   uint64_t streamed_bytes = 0;
+  uint64_t streamed_gradient_bytes = 0;  // go up with them
   uint64_t host_bytes = 0;       // state besides weight and gradient
   uint64_t disk_read_bytes = 0;  // state on disk: read before the update, written after it
   uint64_t disk_write_bytes = 0;
@@ -100,6 +101,14 @@ struct Workload {
 // `state_bytes` more of remainder and moments.
 std::vector<ChunkUpdate> UpdatesOnHost(const planner::Trace& trace, double element_bytes = 2,
                                        double state_bytes = 10);
+
+// Where all optimizer state lives, as with geminid-train --optimizer-state.
+enum class StateTier { kHost, kStreamed, kDisk };
+
+// Moves the state from the host to the tier. Updates then stream state, weight and gradient through
+// the device, or read the state from the disk and write it back. INVALID_ARGUMENT names the rates
+// that the machine lacks for that.
+absl::Status MoveState(StateTier tier, const Machine& machine, Workload* workload);
 
 // INVALID_ARGUMENT: a malformed trace, or one whose transfers exceed their chunks.
 absl::Status Validate(const Workload& workload);

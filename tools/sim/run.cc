@@ -54,6 +54,7 @@ absl::StatusOr<Input> MakeInput(const JobOptions& options) {
   for (const auto& [name, value] : options.fields) {
     GEMINID_RETURN_IF_ERROR(SetField(name, value, &input.machine));
   }
+  GEMINID_RETURN_IF_ERROR(MoveState(options.state, input.machine, &input.workload));
   return input;
 }
 

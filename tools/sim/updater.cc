@@ -57,7 +57,8 @@ void Updater::Stage(bool in, size_t position, std::function<void()> done) {
   const Machine& machine = process_->machine();
   const RankResources& shared = process_->shared();
   const bool streamed = update.streamed_bytes > 0;
-  const uint64_t bytes = streamed ? update.streamed_bytes
+  const uint64_t gradient = in ? update.streamed_gradient_bytes : 0;
+  const uint64_t bytes = streamed ? update.streamed_bytes + gradient
                          : in     ? update.disk_read_bytes
                                   : update.disk_write_bytes;
   if (bytes == 0) return done();
@@ -118,8 +119,12 @@ void Updater::RunNext() {
 }
 
 void Updater::Write(size_t position) {
-  // Streamed weights are current at home only once they have been copied down.
-  if (Update(position).streamed_bytes == 0) progress_->current[order_[position]] = true;
+  // Streamed weights are current once they have been copied down, and those of state on disk once
+  // that has been written: the engine names no version that a killed process would not find.
+  const ChunkUpdate& update = Update(position);
+  if (update.streamed_bytes == 0 && update.disk_write_bytes == 0) {
+    progress_->current[order_[position]] = true;
+  }
   Stage(/*in=*/false, position, [this, position] { Written(position); });
 }
 

@@ -100,6 +100,8 @@ TEST(RunGeminidSim, WrongArguments_ExitWithTwoAndNameTheFlag) {
       {{"run", "--random", "chain:1", "--steps", "-1"}, "--steps"},
       {{"run", "--random", "chain:1", "--set", "speed=1"}, "speed"},
       {{"run", "--random", "chain:1", "--set", "nodes=1.5"}, "nodes"},
+      {{"run", "--random", "chain:1", "--optimizer-state", "disk"}, "--trace"},
+      {{"run", "--trace", "x", "--optimizer-state", "moon"}, "--optimizer-state"},
       {{"run", "--random", "chain:1", "--kill-rank", "1@1"}, "no rank 1"},
       {{"run", "--model", "gpt2"}, "--hardware"},
       {{"run", "--trace", "/nonexistent/trace.pb"}, "trace.pb"},
@@ -141,6 +143,27 @@ TEST(RunGeminidSim, RandomTrace_WritesTextJsonTimelineAndPicture) {
   std::remove(picture.c_str());
   EXPECT_THAT(RunSim({"run", "--random", "model:4", "--json"}).out,
               HasSubstr("\"device_peak_bytes\""));
+}
+
+TEST(RunGeminidSim, TraceWithStateOnDisk_SaysWhatAStepReadsAndWrites) {
+  forecast::RecordedTrace recorded;
+  recorded.world_size = recorded.ranks_on_node = 1;
+  recorded.trace = ChainTrace(4, 2 * kMiB, 1e-3);
+  const std::string path = TemporaryPath("disk_trace.pb");
+  const absl::Status saved = forecast::SaveTraceFile(path, forecast::ToMessage(recorded));
+  ASSERT_TRUE(saved.ok()) << saved;
+  const std::vector<std::string> without_rates = {"run", "--trace", path, "--optimizer-state",
+                                                  "disk"};
+  std::vector<std::string> with_rates = without_rates;
+  for (const char* field : {"disk_read_bytes_per_second=1e8", "disk_write_bytes_per_second=1e8"}) {
+    with_rates.insert(with_rates.end(), {"--set", field});
+  }
+  const Outcome refused = RunSim(without_rates), run = RunSim(with_rates);
+  std::remove(path.c_str());
+  EXPECT_EQ(refused.exit_code, base::kExitUsage);
+  EXPECT_THAT(refused.err, HasSubstr("disk_read_bytes_per_second"));
+  EXPECT_EQ(run.exit_code, base::kExitOk) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("reads 20.0 MiB from disk and writes 20.0 MiB"));
 }
 
 TEST(RunGeminidSim, Compare_ShowsEveryPolicy) {

@@ -99,8 +99,43 @@ TEST(Simulate, StateOnDisk_IsReadAheadAndWrittenBehind) {
   EXPECT_EQ(run.ranks[0].disk_read_bytes, 3 * 4 * kMiB);
   EXPECT_EQ(run.ranks[0].disk_write_bytes, 3 * 4 * kMiB);
   // Reads take 10 ms each, one after the other, and writes overlap them. The last write ends at 50
-  // ms.
-  EXPECT_NEAR(run.step_seconds[0], 50e-3, 1e-3);
+  // ms. Then the last chunk comes (1 ms), the turn takes 5 moments and the last gradient leaves.
+  EXPECT_NEAR(run.step_seconds[0], 57e-3, 1e-3);
+}
+
+// The weight of 1 MiB comes and its gradient goes in 1 ms each, beside 6 ms of computation. A
+// parameter has 2 bytes of weight, so 10 bytes of state are 5 MiB.
+TEST(Simulate, StateMovedToTheDisk_IsReadUpdatedAndWrittenBeforeTheNextStep) {
+  Workload workload = WithoutUpdates(ChainTrace(1, 2 * kMiB, 3e-3));
+  workload.updates = UpdatesOnHost(workload.trace);
+  Machine machine = LinkAlone(workload.trace);
+  machine.disk_read_bytes_per_second = 500.0 * kMiB;
+  machine.disk_write_bytes_per_second = 250.0 * kMiB;
+  ASSERT_TRUE(MoveState(StateTier::kDisk, machine, &workload).ok());
+  const SimulationResult run = RunJob(machine, workload, "auto");
+  EXPECT_EQ(run.ranks[0].disk_read_bytes, 3 * 5 * kMiB);
+  EXPECT_EQ(run.ranks[0].disk_write_bytes, 3 * 5 * kMiB);
+  EXPECT_NEAR(run.step_seconds[0], 8e-3 + 10e-3 + 20e-3, 1e-7);
+}
+
+TEST(Simulate, StateThatIsStreamed_GoesUpWithItsGradientAndComesBack) {
+  Workload workload = WithoutUpdates(ChainTrace(1, 2 * kMiB, 3e-3));
+  workload.updates = UpdatesOnHost(workload.trace);
+  const Machine machine = LinkAlone(workload.trace);
+  ASSERT_TRUE(MoveState(StateTier::kStreamed, machine, &workload).ok());
+  const SimulationResult run = RunJob(machine, workload, "auto");
+  // State, weight and gradient up, state and weight back, then the weight up for the next step.
+  EXPECT_EQ(run.ranks[0].up_bytes, 3 * (5 + 1 + 1 + 1) * kMiB);
+  EXPECT_EQ(run.ranks[0].down_bytes, 3 * (5 + 1 + 1) * kMiB);
+  EXPECT_NEAR(run.step_seconds[0], 8e-3 + 7e-3 + 6e-3, 1e-7);
+}
+
+TEST(MoveState, DiskWithoutARate_IsRefused) {
+  Workload workload = WithoutUpdates(ChainTrace(1, 2 * kMiB, 3e-3));
+  Machine machine = LinkAlone(workload.trace);
+  machine.disk_read_bytes_per_second = 1;
+  EXPECT_THAT(std::string(MoveState(StateTier::kDisk, machine, &workload).message()),
+              HasSubstr("disk_write_bytes_per_second"));
 }
 
 TEST(Simulate, RanksBehindOneRoot_ShareItsSpeed) {

@@ -72,37 +72,33 @@ absl::Status Contradiction(const char* name, int value, const char* other, int o
 
 absl::Status ReadRanks(const Environment& environment, const Launcher& launcher, RankInfo* info) {
   constexpr int kMost = std::numeric_limits<int>::max();
-  auto rank = Number(environment, launcher.rank, 0, kMost);
-  if (!rank.ok()) return rank.status();
-  auto world_size = Number(environment, launcher.world_size, 1, kMost);
-  if (!world_size.ok()) return world_size.status();
-  if (!rank->has_value() || !world_size->has_value()) {
-    const bool no_rank = !rank->has_value();
+  GEMINID_ASSIGN_OR_RETURN(auto rank, Number(environment, launcher.rank, 0, kMost));
+  GEMINID_ASSIGN_OR_RETURN(auto world_size, Number(environment, launcher.world_size, 1, kMost));
+  if (!rank.has_value() || !world_size.has_value()) {
+    const bool no_rank = !rank.has_value();
     return absl::InvalidArgumentError(
         absl::StrFormat("%s is set but %s is not; a launcher sets both",
                         no_rank ? launcher.world_size : launcher.rank,
                         no_rank ? launcher.rank : launcher.world_size));
   }
-  info->rank = **rank;
-  info->world_size = **world_size;
+  info->rank = *rank;
+  info->world_size = *world_size;
   if (info->rank >= info->world_size) {
     return Contradiction(launcher.rank, info->rank, launcher.world_size, info->world_size);
   }
-  auto local_rank = Number(environment, launcher.local_rank, 0, kMost);
-  if (!local_rank.ok()) return local_rank.status();
-  auto local_size = Number(environment, launcher.local_world_size, 1, kMost);
-  if (!local_size.ok()) return local_size.status();
-  auto hosts = Number(environment, launcher.host_count, 1, kMost);
-  if (!hosts.ok()) return hosts.status();
-  const bool alone = info->world_size == 1 || hosts->value_or(0) == 1;
-  info->local_world_size = local_size->value_or(alone ? info->world_size : 0);
+  GEMINID_ASSIGN_OR_RETURN(auto local_rank, Number(environment, launcher.local_rank, 0, kMost));
+  GEMINID_ASSIGN_OR_RETURN(auto local_size,
+                           Number(environment, launcher.local_world_size, 1, kMost));
+  GEMINID_ASSIGN_OR_RETURN(auto hosts, Number(environment, launcher.host_count, 1, kMost));
+  const bool alone = info->world_size == 1 || hosts.value_or(0) == 1;
+  info->local_world_size = local_size.value_or(alone ? info->world_size : 0);
   if (info->local_world_size > info->world_size) {
     return Contradiction(launcher.local_world_size, info->local_world_size, launcher.world_size,
                          info->world_size);
   }
   const bool one_host = info->local_world_size == info->world_size;
-  info->local_rank = local_rank->value_or(one_host ? info->rank : 0);
-  const bool counted = local_size->has_value();
+  info->local_rank = local_rank.value_or(one_host ? info->rank : 0);
+  const bool counted = local_size.has_value();
   const int bound = counted ? info->local_world_size : info->world_size;
   if (info->local_rank >= bound) {
     return Contradiction(launcher.local_rank, info->local_rank,
@@ -114,13 +110,11 @@ absl::Status ReadRanks(const Environment& environment, const Launcher& launcher,
 absl::Status ReadMaster(const Environment& environment, RankInfo* info) {
   constexpr int kMostPort = 65535;
   if (const char* address = Get(environment, "MASTER_ADDR")) info->master_address = address;
-  auto port = Number(environment, "MASTER_PORT", 1, kMostPort);
-  if (!port.ok()) return port.status();
-  auto own_port = Number(environment, "GEMINID_MASTER_PORT", 1, kMostPort);
-  if (!own_port.ok()) return own_port.status();
-  if (port->has_value()) info->master_port = static_cast<uint16_t>(**port);
-  if (own_port->has_value()) {
-    info->master_port = static_cast<uint16_t>(**own_port);
+  GEMINID_ASSIGN_OR_RETURN(auto port, Number(environment, "MASTER_PORT", 1, kMostPort));
+  GEMINID_ASSIGN_OR_RETURN(auto own_port, Number(environment, "GEMINID_MASTER_PORT", 1, kMostPort));
+  if (port.has_value()) info->master_port = static_cast<uint16_t>(*port);
+  if (own_port.has_value()) {
+    info->master_port = static_cast<uint16_t>(*own_port);
     return absl::OkStatus();
   }
   const char* agent_store = Get(environment, "TORCHELASTIC_USE_AGENT_STORE");

@@ -63,26 +63,25 @@ absl::Status WriteChecksums(const std::string& path, const std::vector<std::stri
   const auto column = [&](const char* name, ElementType type) {
     return TensorEntry{.name = name, .type = type, .shape = {pieces.size()}};
   };
-  absl::StatusOr<Header> header =
+  GEMINID_ASSIGN_OR_RETURN(
+      Header header,
       LayOut({column("offset", ElementType::kUint64), column("bytes", ElementType::kUint64),
               column("file", ElementType::kUint32), column("crc32c", ElementType::kUint32)},
-             {{kFilesKey, absl::StrJoin(files, "\n")}});
-  if (!header.ok()) return header.status();
-  absl::StatusOr<TensorFile> file = TensorFile::Create(path, *header);
-  if (!file.ok()) return file.status();
+             {{kFilesKey, absl::StrJoin(files, "\n")}}));
+  GEMINID_ASSIGN_OR_RETURN(TensorFile file, TensorFile::Create(path, header));
   GEMINID_RETURN_IF_ERROR(WriteColumn(
-      *file, "offset",
+      file, "offset",
       Column<uint64_t>(pieces, [](const CheckedRange& piece) { return piece.offset; })));
   GEMINID_RETURN_IF_ERROR(
-      WriteColumn(*file, "bytes",
+      WriteColumn(file, "bytes",
                   Column<uint64_t>(pieces, [](const CheckedRange& piece) { return piece.bytes; })));
   GEMINID_RETURN_IF_ERROR(
-      WriteColumn(*file, "file",
+      WriteColumn(file, "file",
                   Column<uint32_t>(pieces, [](const CheckedRange& piece) { return piece.file; })));
   GEMINID_RETURN_IF_ERROR(WriteColumn(
-      *file, "crc32c",
+      file, "crc32c",
       Column<uint32_t>(pieces, [](const CheckedRange& piece) { return piece.crc32c; })));
-  return file->Sync();
+  return file.Sync();
 }
 
 absl::StatusOr<CheckedFileRanges> ReadChecksums(const std::string& path) {

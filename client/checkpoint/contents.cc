@@ -48,13 +48,12 @@ absl::Status AddFiles(const std::string& prefix, std::vector<TensorEntry> tensor
     const std::string name = groups.size() == 1 ? absl::StrCat(prefix, ".safetensors")
                                                 : absl::StrFormat("%s-%05d-of-%05d.safetensors",
                                                                   prefix, i + 1, groups.size());
-    absl::StatusOr<Header> header = LayOut(std::move(groups[i]), {{"format", "pt"}});
-    if (!header.ok()) return header.status();
+    GEMINID_ASSIGN_OR_RETURN(Header header, LayOut(std::move(groups[i]), {{"format", "pt"}}));
     const auto file = static_cast<uint32_t>(contents->files.size());
-    for (uint32_t entry = 0; entry < header->tensors.size(); ++entry) {
-      contents->places[header->tensors[entry].name] = {file, entry};
+    for (uint32_t entry = 0; entry < header.tensors.size(); ++entry) {
+      contents->places[header.tensors[entry].name] = {file, entry};
     }
-    contents->files.push_back({name, *std::move(header)});
+    contents->files.push_back({name, std::move(header)});
   }
   return absl::OkStatus();
 }

@@ -255,9 +255,8 @@ absl::StatusOr<Header> Decode(const std::string& json, uint64_t file_bytes) {
       }
       continue;
     }
-    absl::StatusOr<TensorEntry> tensor = ReadTensor(member.key, member.value);
-    if (!tensor.ok()) return tensor.status();
-    header.tensors.push_back(*std::move(tensor));
+    GEMINID_ASSIGN_OR_RETURN(TensorEntry tensor, ReadTensor(member.key, member.value));
+    header.tensors.push_back(std::move(tensor));
   }
   std::stable_sort(header.tensors.begin(), header.tensors.end(),
                    [](const TensorEntry& a, const TensorEntry& b) {

@@ -44,21 +44,20 @@ class Writing final : public zero::SnapshotSink {
   // Called on one rank before the others open the files: creates each file with its header.
   absl::Status CreateFiles() {
     for (const PlannedFile& planned : inventory_->contents.files) {
-      absl::StatusOr<TensorFile> file = TensorFile::Create(PathOf(planned.name), planned.header);
-      if (!file.ok()) return file.status();
+      GEMINID_ASSIGN_OR_RETURN(TensorFile file,
+                               TensorFile::Create(PathOf(planned.name), planned.header));
       const std::string header = Encode(planned.header);
       checksums_.Add(static_cast<uint32_t>(files_.size()), 0, std::as_bytes(std::span(header)));
-      files_.push_back(*std::move(file));
+      files_.push_back(std::move(file));
     }
     return absl::OkStatus();
   }
 
   absl::Status OpenFiles() {
     for (const PlannedFile& planned : inventory_->contents.files) {
-      absl::StatusOr<TensorFile> file =
-          TensorFile::OpenToWrite(PathOf(planned.name), planned.header);
-      if (!file.ok()) return file.status();
-      files_.push_back(*std::move(file));
+      GEMINID_ASSIGN_OR_RETURN(TensorFile file,
+                               TensorFile::OpenToWrite(PathOf(planned.name), planned.header));
+      files_.push_back(std::move(file));
     }
     return absl::OkStatus();
   }

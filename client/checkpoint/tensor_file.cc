@@ -66,19 +66,17 @@ TensorFile::TensorFile(std::string path, UniqueFd fd, Header header)
     : path_(std::move(path)), fd_(std::move(fd)), header_(std::move(header)) {}
 
 absl::StatusOr<TensorFile> TensorFile::Create(const std::string& path, const Header& header) {
-  absl::StatusOr<UniqueFd> fd = OpenWithoutLinks(path, O_RDWR | O_CREAT | O_EXCL);
-  if (!fd.ok()) return fd.status();
-  GEMINID_RETURN_IF_ERROR(Reserve(*fd, path, header.data_begin + header.data_bytes));
-  TensorFile file(path, *std::move(fd), header);
+  GEMINID_ASSIGN_OR_RETURN(UniqueFd fd, OpenWithoutLinks(path, O_RDWR | O_CREAT | O_EXCL));
+  GEMINID_RETURN_IF_ERROR(Reserve(fd, path, header.data_begin + header.data_bytes));
+  TensorFile file(path, std::move(fd), header);
   const std::string encoded = Encode(header);
   GEMINID_RETURN_IF_ERROR(file.Write(0, std::as_bytes(std::span(encoded))));
   return file;
 }
 
 absl::StatusOr<TensorFile> TensorFile::OpenToWrite(const std::string& path, const Header& header) {
-  absl::StatusOr<UniqueFd> fd = OpenWithoutLinks(path, O_RDWR);
-  if (!fd.ok()) return fd.status();
-  return TensorFile(path, *std::move(fd), header);
+  GEMINID_ASSIGN_OR_RETURN(UniqueFd fd, OpenWithoutLinks(path, O_RDWR));
+  return TensorFile(path, std::move(fd), header);
 }
 
 absl::StatusOr<TensorFile> TensorFile::OpenToRead(const std::string& path) {

@@ -151,7 +151,7 @@ absl::Status AttachSocket::WaitReadable() {
 
 absl::StatusOr<size_t> AttachSocket::Receive(void* message, size_t bytes, base::UniqueFd* fds,
                                              size_t max_fds) {
-  if (absl::Status readable = WaitReadable(); !readable.ok()) return readable;
+  GEMINID_RETURN_IF_ERROR(WaitReadable());
   iovec part = {message, bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * shm::kWelcomeFds)];
   msghdr header = {};
@@ -190,12 +190,11 @@ absl::StatusOr<ReceivedWelcome> AttachSocket::SayHello(const shm::Hello& hello) 
   hung_up_ = sent < 0 && (errno == EPIPE || errno == ECONNRESET);
   if (sent != sizeof hello) return base::SystemError(errno, "send", socket_);
   ReceivedWelcome welcomed = {};
-  const absl::StatusOr<size_t> fds =
-      Receive(&welcomed.message, sizeof welcomed.message, welcomed.fds.data(), shm::kWelcomeFds);
-  if (!fds.ok()) return fds.status();
-  if (absl::Status status = CheckWelcome(welcomed.message, socket_); !status.ok()) return status;
-  if (*fds != shm::kWelcomeFds) {
-    return absl::InternalError(absl::StrCat("the daemon at ", socket_, " sent ", *fds,
+  GEMINID_ASSIGN_OR_RETURN(const size_t fds, Receive(&welcomed.message, sizeof welcomed.message,
+                                                     welcomed.fds.data(), shm::kWelcomeFds));
+  GEMINID_RETURN_IF_ERROR(CheckWelcome(welcomed.message, socket_));
+  if (fds != shm::kWelcomeFds) {
+    return absl::InternalError(absl::StrCat("the daemon at ", socket_, " sent ", fds,
                                             " descriptors instead of ", shm::kWelcomeFds));
   }
   return welcomed;
@@ -208,9 +207,9 @@ bool AttachSocket::HasMemory() const {
 
 absl::StatusOr<ReceivedMemory> AttachSocket::ReceiveMemory() {
   ReceivedMemory memory = {};
-  const absl::StatusOr<size_t> fds = Receive(&memory.message, sizeof memory.message, &memory.fd, 1);
-  if (!fds.ok()) return fds.status();
-  if (memory.message.magic != shm::kMemoryMagic || *fds != 1) {
+  GEMINID_ASSIGN_OR_RETURN(const size_t fds,
+                           Receive(&memory.message, sizeof memory.message, &memory.fd, 1));
+  if (memory.message.magic != shm::kMemoryMagic || fds != 1) {
     return absl::InternalError(
         absl::StrCat("the daemon at ", socket_, " sent something other than memory"));
   }

@@ -273,22 +273,22 @@ absl::Status PrivateDaemon::Keeper::Launch(int* wait_status) {
     return base::SystemError(errno, "pipe2", "the daemon's ready pipe");
   base::UniqueFd read_end(pipe_ends[0]);
   base::UniqueFd write_end(pipe_ends[1]);
-  const absl::StatusOr<pid_t> pid = base::StartChild({.arguments = arguments_,
-                                                      .environment = EnvironmentForDaemon(),
-                                                      .descriptors = {{write_end.get(), kReadyFd}},
-                                                      .folder = folder_.get(),
-                                                      .reads_input = false,
-                                                      .output = log_path_,
-                                                      .errors_to_output = true});
-  if (!pid.ok()) return pid.status();
+  GEMINID_ASSIGN_OR_RETURN(const pid_t pid,
+                           base::StartChild({.arguments = arguments_,
+                                             .environment = EnvironmentForDaemon(),
+                                             .descriptors = {{write_end.get(), kReadyFd}},
+                                             .folder = folder_.get(),
+                                             .reads_input = false,
+                                             .output = log_path_,
+                                             .errors_to_output = true}));
   write_end.Reset();
   absl::Status ready = WaitReady(read_end, base::Deadline::In(timeout_));
   if (ready.ok()) {
-    pid_.store(*pid);
+    pid_.store(pid);
   } else {
     // Not asked to end, because then it would end the sessions that it may have taken over.
     const bool ended = absl::IsUnavailable(ready);
-    *wait_status = AwaitEnd(*pid, ended ? kEndTimeout : absl::ZeroDuration());
+    *wait_status = AwaitEnd(pid, ended ? kEndTimeout : absl::ZeroDuration());
   }
   return ready;
 }
@@ -338,26 +338,24 @@ bool PrivateDaemon::Keeper::StartAgain() {
 
 absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
     const PrivateDaemonOptions& options) {
-  const absl::StatusOr<std::string> binary = FindBinary(options.binary);
-  if (!binary.ok()) return binary.status();
-  absl::StatusOr<std::string> folder = MakeFolder();
-  if (!folder.ok()) return folder.status();
+  GEMINID_ASSIGN_OR_RETURN(const std::string binary, FindBinary(options.binary));
+  GEMINID_ASSIGN_OR_RETURN(std::string folder, MakeFolder());
   std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon);
   daemon->owner_ = getpid();
-  daemon->folder_ = *folder;
-  daemon->socket_ = *folder + "/geminid.sock";
-  daemon->log_path_ = *folder + "/geminid.log";
+  daemon->folder_ = folder;
+  daemon->socket_ = folder + "/geminid.sock";
+  daemon->log_path_ = folder + "/geminid.log";
 
   std::vector<std::string> arguments = {
-      *binary,    "--private",     "--parent-pid", absl::StrCat(daemon->owner_),
+      binary,     "--private",     "--parent-pid", absl::StrCat(daemon->owner_),
       "--socket", daemon->socket_, "--ready-fd",   absl::StrCat(kReadyFd)};
   arguments.insert(arguments.end(), options.arguments.begin(), options.arguments.end());
   daemon->keeper_ = std::make_unique<Keeper>(std::move(arguments), daemon->log_path_,
                                              daemon->socket_ + shm::kHolderSuffix, options.timeout);
   int wait_status = 0;
   const absl::Status ready = daemon->keeper_->Launch(&wait_status);
-  if (!ready.ok()) return StartError(ready, wait_status, *binary, daemon->LogTail());
-  if (absl::Status status = daemon->keeper_->Watch(); !status.ok()) return status;
+  if (!ready.ok()) return StartError(ready, wait_status, binary, daemon->LogTail());
+  GEMINID_RETURN_IF_ERROR(daemon->keeper_->Watch());
   return daemon;
 }
 

@@ -42,9 +42,7 @@ absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(const Connect
   PrivateDaemonOptions options;
   options.timeout = session.timeout;
   options.arguments = session.daemon_flags;
-  absl::StatusOr<std::unique_ptr<PrivateDaemon>> started = PrivateDaemon::Start(options);
-  if (!started.ok()) return started.status();
-  std::shared_ptr<PrivateDaemon> daemon = *std::move(started);
+  GEMINID_ASSIGN_OR_RETURN(std::shared_ptr<PrivateDaemon> daemon, PrivateDaemon::Start(options));
   shared = daemon;
   return daemon;
 }
@@ -92,10 +90,8 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
   hello.local_rank = options.local_rank;
   // A job of one rank has no other rank on this node.
   hello.local_world_size = options.world_size == 1 ? 1 : options.local_world_size;
-  const absl::StatusOr<shm::DeviceIndex> device =
-      WantedDevice(options.device, std::getenv(kDeviceVariable));
-  if (!device.ok()) return device.status();
-  hello.device = *device;
+  GEMINID_ASSIGN_OR_RETURN(hello.device,
+                           WantedDevice(options.device, std::getenv(kDeviceVariable)));
   const std::string program = program_invocation_short_name;
   const std::string name =
       options.client_name.empty() ? program.substr(0, shm::kNameBytes - 1) : options.client_name;
@@ -147,7 +143,7 @@ absl::Status OfSlab(const absl::Status& status, const DeviceDescription& device)
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options) {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(CheckOptions(options));
   return ConnectWithDevice(std::move(options), nullptr);
 }
 
@@ -174,9 +170,7 @@ absl::Status SessionImpl::ResolveSocket() {
   } else if (stat(shm::kInstalledSocket, &file) == 0) {
     socket = shm::kInstalledSocket;
   } else {
-    absl::StatusOr<std::shared_ptr<PrivateDaemon>> daemon = SharedPrivateDaemon(options);
-    if (!daemon.ok()) return daemon.status();
-    private_daemon = *std::move(daemon);
+    GEMINID_ASSIGN_OR_RETURN(private_daemon, SharedPrivateDaemon(options));
     socket = private_daemon->socket();
   }
   return absl::OkStatus();
@@ -203,78 +197,69 @@ absl::StatusOr<ReceivedWelcome> SessionImpl::MeetDaemon(const shm::Hello& hello,
 }
 
 absl::Status SessionImpl::Attach(bool met_before) {
-  const absl::StatusOr<shm::Hello> hello = MakeHello(options);
-  if (!hello.ok()) return hello.status();
+  GEMINID_ASSIGN_OR_RETURN(const shm::Hello hello, MakeHello(options));
   constexpr size_t kOwn = 1 + shm::kWelcomeFds;  // the attach socket, and what comes by it
   GEMINID_RETURN_IF_ERROR(base::ProbeDescriptors(kOwn + rpc::kGrpcDescriptors));
-  absl::StatusOr<ReceivedWelcome> welcome = MeetDaemon(*hello, met_before);
-  if (!welcome.ok()) return welcome.status();
-  session_id = welcome->message.session_id;
-  successor = welcome->message.successor;
-  device_description = FromShm(welcome->message.device);
+  GEMINID_ASSIGN_OR_RETURN(ReceivedWelcome welcome, MeetDaemon(hello, met_before));
+  session_id = welcome.message.session_id;
+  successor = welcome.message.successor;
+  device_description = FromShm(welcome.message.device);
   const int local_ranks =
       options.local_world_size > 0 ? options.local_world_size : options.world_size;
-  control = std::make_unique<Control>(socket, welcome->message, options.timeout, local_ranks,
-                                      attach.fd());
-  if (absl::Status status = control->Connect(); !status.ok()) return status;
+  control =
+      std::make_unique<Control>(socket, welcome.message, options.timeout, local_ranks, attach.fd());
+  GEMINID_RETURN_IF_ERROR(control->Connect());
 
   using Fd = shm::WelcomeFd;
-  absl::StatusOr<Segments> mapped =
-      Segments::Map(welcome->fd(Fd::kStateSegment), welcome->fd(Fd::kClientSegment),
-                    welcome->fd(Fd::kCommitSegment));
-  if (!mapped.ok()) return mapped.status();
-  segments = *std::move(mapped);
-  absl::StatusOr<std::unique_ptr<RequestPort>> made = RequestPort::Create(
-      segments.state(), segments.client(),
-      {std::move(welcome->fd(Fd::kDaemonEvent)), std::move(welcome->fd(Fd::kClientEvent)),
-       attach.fd(), welcome->message.device.kind == shm::DeviceKind::kCuda},
-      socket);
-  if (!made.ok()) return made.status();
-  port = *std::move(made);
+  GEMINID_ASSIGN_OR_RETURN(
+      segments, Segments::Map(welcome.fd(Fd::kStateSegment), welcome.fd(Fd::kClientSegment),
+                              welcome.fd(Fd::kCommitSegment)));
+  GEMINID_ASSIGN_OR_RETURN(
+      port, RequestPort::Create(
+                segments.state(), segments.client(),
+                {std::move(welcome.fd(Fd::kDaemonEvent)), std::move(welcome.fd(Fd::kClientEvent)),
+                 attach.fd(), welcome.message.device.kind == shm::DeviceKind::kCuda},
+                socket));
   if (device == nullptr) {
-    absl::StatusOr<std::unique_ptr<device::Device>> found =
-        MakeDevice(options, device_description, &segments.client()->counters);
-    if (!found.ok()) return found.status();
-    device = *std::move(found);
+    GEMINID_ASSIGN_OR_RETURN(device,
+                             MakeDevice(options, device_description, &segments.client()->counters));
   }
   // A GPU writes the completion words itself if it can.
-  absl::Status registered = device->RegisterHost(
-      {reinterpret_cast<std::byte*>(segments.client()), sizeof(*segments.client())});
-  if (!registered.ok()) return registered;
+  GEMINID_RETURN_IF_ERROR(device->RegisterHost(
+      {reinterpret_cast<std::byte*>(segments.client()), sizeof(*segments.client())}));
   transfers = std::make_unique<Transfers>(port.get(), device.get(), &chunks, segments.client());
   return absl::OkStatus();
 }
 
 absl::Status SessionImpl::MakeArena() {
-  const absl::StatusOr<Control::Arena> created =
-      control->CreateArena(options.device_memory_bytes, /*may_be_there=*/successor > 0);
-  if (!created.ok()) return created.status();
+  GEMINID_ASSIGN_OR_RETURN(
+      const Control::Arena created,
+      control->CreateArena(options.device_memory_bytes, /*may_be_there=*/successor > 0));
   if (device->base() == nullptr) {
-    if (absl::Status status = device->ReserveArena(created->bytes); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(device->ReserveArena(created.bytes));
   }
   // Slabs from a daemon that ended midway may come first, so the last ones count.
   std::deque<ReceivedMemory> slabs;
-  while (slabs.size() < created->slabs || attach.HasMemory()) {
-    absl::StatusOr<ReceivedMemory> memory = attach.ReceiveMemory();
-    if (!memory.ok()) return memory.status();
+  while (slabs.size() < created.slabs || attach.HasMemory()) {
+    GEMINID_ASSIGN_OR_RETURN(ReceivedMemory memory, attach.ReceiveMemory());
     // The pool of an allocation or a claim that a daemon had answered before it ended.
-    if (memory->message.type == shm::MemoryType::kHostPool) continue;
-    if (memory->message.type != shm::MemoryType::kDeviceSlab) {
+    if (memory.message.type == shm::MemoryType::kHostPool) continue;
+    if (memory.message.type != shm::MemoryType::kDeviceSlab) {
       return absl::InternalError("the daemon sent memory that is not the arena's");
     }
-    slabs.push_back(*std::move(memory));
-    if (slabs.size() > created->slabs) slabs.pop_front();
+    slabs.push_back(std::move(memory));
+    if (slabs.size() > created.slabs) slabs.pop_front();
   }
   for (ReceivedMemory& slab : slabs) {
     absl::Status status =
         device->ImportSlab(std::move(slab.fd), slab.message.arena_offset, slab.message.bytes);
     if (!status.ok()) return OfSlab(status, device_description);
   }
-  if (device->memory_info().imported_bytes != created->bytes) {
+  if (device->memory_info().imported_bytes != created.bytes) {
     return absl::InternalError("the slabs the daemon sent do not fill the arena");
   }
   arena = device->base();
-  arena_bytes = created->bytes;
+  arena_bytes = created.bytes;
   return absl::OkStatus();
 }
 

@@ -14,15 +14,14 @@ namespace {
 absl::StatusOr<base::UniqueFd> ReceivePool(SessionImpl& impl,
                                            const Control::Allocation& allocation) {
   for (;;) {
-    absl::StatusOr<ReceivedMemory> memory = impl.attach.ReceiveMemory();
-    if (!memory.ok()) return memory.status();
+    GEMINID_ASSIGN_OR_RETURN(ReceivedMemory memory, impl.attach.ReceiveMemory());
     // An earlier call that timed out may have left its pool here.
-    if (memory->message.pool != allocation.pool) continue;
-    if (memory->message.type != shm::MemoryType::kHostPool ||
-        memory->message.bytes != allocation.pool_bytes) {
+    if (memory.message.pool != allocation.pool) continue;
+    if (memory.message.type != shm::MemoryType::kHostPool ||
+        memory.message.bytes != allocation.pool_bytes) {
       return absl::InternalError("Allocate: the daemon sent another pool than it announced");
     }
-    return std::move(memory->fd);
+    return std::move(memory.fd);
   }
 }
 
@@ -57,25 +56,23 @@ absl::StatusOr<std::vector<ChunkHandle>> SessionImpl::Obtain(const std::vector<C
   GEMINID_RETURN_IF_ERROR(CheckUsable());
   if (specs.empty()) return std::vector<ChunkHandle>();
   const std::lock_guard lock(memory_mutex);
-  absl::StatusOr<Control::Allocation> allocation = control->Allocate(specs, claim);
-  if (!allocation.ok()) return allocation.status();
+  GEMINID_ASSIGN_OR_RETURN(Control::Allocation allocation, control->Allocate(specs, claim));
   absl::StatusOr<std::byte*> pool = nullptr;
-  if (!IsSane(*allocation, specs)) {
+  if (!IsSane(allocation, specs)) {
     pool = absl::InternalError("Allocate: the daemon's answer is invalid");
-  } else if (allocation->pool_bytes > 0) {
-    pool = MapPool(*this, *allocation, specs.front().kind == ChunkKind::kShared);
+  } else if (allocation.pool_bytes > 0) {
+    pool = MapPool(*this, allocation, specs.front().kind == ChunkKind::kShared);
   }
   if (!pool.ok()) {
-    if (!claim) (void)control->Free(allocation->chunks);
+    if (!claim) (void)control->Free(allocation.chunks);
     return pool.status();
   }
   std::vector<ChunkHandle> handles;
   for (size_t i = 0; i < specs.size(); ++i) {
-    const uint64_t offset = allocation->pool_offsets[i];
+    const uint64_t offset = allocation.pool_offsets[i];
     std::byte* const home = specs[i].has_home && *pool != nullptr ? *pool + offset : nullptr;
-    chunks.Add(allocation->chunks[i], specs[i].kind, specs[i].bytes, allocation->pool, offset,
-               home);
-    handles.push_back({allocation->chunks[i], home, specs[i].bytes});
+    chunks.Add(allocation.chunks[i], specs[i].kind, specs[i].bytes, allocation.pool, offset, home);
+    handles.push_back({allocation.chunks[i], home, specs[i].bytes});
   }
   return handles;
 }
@@ -97,11 +94,10 @@ absl::Status FreeUnclaimed(Session& session) {
 }
 
 absl::Status Session::Free(std::span<const ChunkId> chunks) {
-  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+  GEMINID_RETURN_IF_ERROR(impl_->CheckUsable());
   if (chunks.empty()) return absl::OkStatus();
   const std::lock_guard lock(impl_->memory_mutex);
-  absl::Status status = impl_->control->Free(chunks);
-  if (!status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(impl_->control->Free(chunks));
   for (const ChunkId chunk : chunks) impl_->on_demand_loader->Forget(chunk);
   for (const base::Mapping& pool : impl_->chunks.Remove(chunks)) {
     impl_->device->UnregisterHost(std::span(pool.data(), pool.bytes()));
@@ -118,7 +114,7 @@ absl::StatusOr<uint64_t> HostRoom(Session& session) {
 }
 
 absl::StatusOr<Plan> Session::MakePlan(const Trace& trace, const PlanRequest& request) {
-  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+  GEMINID_RETURN_IF_ERROR(impl_->CheckUsable());
   return impl_->control->MakePlan(trace, request);
 }
 
@@ -135,14 +131,13 @@ bool IsArenaClaimed(const Session& session) {
 void UnclaimArena(Session& session) { SessionImpl::Of(session).arena_claimed.store(false); }
 
 absl::StatusOr<MemoryUse> Session::GetMemoryUse() {
-  if (absl::Status usable = impl_->CheckUsable(); !usable.ok()) return usable;
+  GEMINID_RETURN_IF_ERROR(impl_->CheckUsable());
   return impl_->control->GetMemoryUse(impl_->session_id);
 }
 
 absl::StatusOr<uint64_t> Session::HostBytes() {
-  const absl::StatusOr<MemoryUse> use = GetMemoryUse();
-  if (!use.ok()) return use.status();
-  return use->host_bytes;
+  GEMINID_ASSIGN_OR_RETURN(const MemoryUse use, GetMemoryUse());
+  return use.host_bytes;
 }
 
 }  // namespace geminid

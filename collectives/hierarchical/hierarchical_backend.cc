@@ -34,11 +34,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
   // With one host the network group ends once all ranks have come.
   if (hosts->count == 1) return ConnectShm(name, rank, hosts->ranks_each, shm);
   shm.first_rank = hosts->RankAt(hosts->HostOf(rank), 0);
-  auto host = ConnectShmBackend(absl::StrCat(name, "/host ", hosts->HostOf(rank)),
-                                hosts->LocalOf(rank), hosts->SizeOf(hosts->HostOf(rank)), shm);
-  if (!host.ok()) return host.status();
+  GEMINID_ASSIGN_OR_RETURN(
+      auto host, ConnectShmBackend(absl::StrCat(name, "/host ", hosts->HostOf(rank)),
+                                   hosts->LocalOf(rank), hosts->SizeOf(hosts->HostOf(rank)), shm));
   std::unique_ptr<HierarchicalBackend> backend(new HierarchicalBackend(
-      std::move(network), *std::move(host), *hosts, host_by_rank, name, options));
+      std::move(network), std::move(host), *hosts, host_by_rank, name, options));
   if (!options.costs.has_value()) GEMINID_RETURN_IF_ERROR(backend->LearnCosts());
   return std::make_unique<Communicator>(std::move(backend));
 }
@@ -350,12 +350,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
     shm.look = [this] { return levels_.network().links().failure(); };
     return ConnectShm(name, static_cast<int>(own), static_cast<int>(ranks.size()), shm);
   }
-  auto network = levels_.network().ConnectSubset(key, ranks);
-  if (!network.ok()) return network.status();
+  GEMINID_ASSIGN_OR_RETURN(auto network, levels_.network().ConnectSubset(key, ranks));
   HierarchyOptions options = options_;
   options.costs = costs_;
   options.shm = shm;
-  return Make(*std::move(network), hosts, name, options);
+  return Make(std::move(network), hosts, name, options);
 }
 
 absl::StatusOr<Survivors> HierarchicalBackend::DoShrink() {

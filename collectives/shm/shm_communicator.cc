@@ -295,8 +295,7 @@ absl::Status ShmBackend::RunRounds(const Operation& operation, uint32_t rounds, 
       const uint32_t round = round_ + filled;
       const uint32_t freed = round + 1 - slots_;
       if (filled > taken && !SlotIsFree(freed)) break;
-      absl::Status status = AwaitAll(context, &RankControl::consumed, freed, kAllRanks);
-      if (!status.ok()) return status;
+      GEMINID_RETURN_IF_ERROR(AwaitAll(context, &RankControl::consumed, freed, kAllRanks));
       if (filled == 0) {
         segment_.label(Rank(), round % slots_) = {operation, last_broadcast_, broadcasts_.value()};
       }
@@ -351,9 +350,8 @@ absl::Status ShmBackend::DoSendReceive(const Message* send, const Message* recei
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const std::string& name, int rank,
                                                          int world_size,
                                                          const ShmOptions& options) {
-  auto backend = ConnectShmBackend(name, rank, world_size, options);
-  if (!backend.ok()) return backend.status();
-  return std::make_unique<Communicator>(*std::move(backend));
+  GEMINID_ASSIGN_OR_RETURN(auto backend, ConnectShmBackend(name, rank, world_size, options));
+  return std::make_unique<Communicator>(std::move(backend));
 }
 
 // A piece has 64 bytes for each rank.

@@ -134,12 +134,12 @@ std::string AddressBy(int (*get)(int, sockaddr*, socklen_t*), int socket) {
 }  // namespace
 
 absl::StatusOr<base::UniqueFd> ListenTcp(const std::string& host, uint16_t port) {
-  auto addresses = Resolve(base::IsLoopback(host) ? host : "", port, AI_PASSIVE);
-  if (!addresses.ok()) return addresses.status();
+  GEMINID_ASSIGN_OR_RETURN(auto addresses,
+                           Resolve(base::IsLoopback(host) ? host : "", port, AI_PASSIVE));
   absl::Status last = absl::UnavailableError("no address");
   // IPv6 first: with V6ONLY off, it accepts both.
   for (const int family : {AF_INET6, AF_INET}) {
-    for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
+    for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
       if (a->ai_family != family) continue;
       auto socket = ListenOn(*a);
       if (socket.ok()) return socket;
@@ -197,11 +197,10 @@ absl::StatusOr<base::UniqueFd> DialTcp(const std::string& host, uint16_t port,
 
 absl::StatusOr<base::UniqueFd> DialTcpOnce(const std::string& host, uint16_t port,
                                            const base::Deadline& deadline) {
-  auto addresses = Resolve(host, port, 0);
-  if (!addresses.ok()) return addresses.status();
+  GEMINID_ASSIGN_OR_RETURN(auto addresses, Resolve(host, port, 0));
   bool is_mute = false;
   int error = ECONNREFUSED;
-  for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
+  for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {
     base::UniqueFd socket = TryConnect(*a, deadline.LeftMilliseconds(kAttemptMilliseconds));
     if (socket.valid()) return socket;
     error = errno;

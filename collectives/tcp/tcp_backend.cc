@@ -72,8 +72,7 @@ absl::Status TcpBackend::DoReduceScatter(const Operation& operation, const std::
   const size_t piece = std::max<size_t>(1, kScratchBytes / peers / width);
   size_t begin = 0;
   do {
-    absl::Status status = ReducePiece(operation, in, out, parts, begin, piece);
-    if (!status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(ReducePiece(operation, in, out, parts, begin, piece));
     begin += piece;
   } while (begin < parts.MaxCount());
   return absl::OkStatus();
@@ -131,17 +130,15 @@ absl::StatusOr<std::unique_ptr<TcpBackend>> TcpBackend::ConnectSubset(const std:
     options.world_ranks.push_back(links_->options().world_ranks[static_cast<size_t>(r)]);
   }
   options.look = [this] { return links_->failure(); };  // a failed rank does not come
-  auto links = TcpLinks::Connect(std::move(options));
-  if (!links.ok()) return links.status();
-  return std::make_unique<TcpBackend>(*std::move(links), timeout());
+  GEMINID_ASSIGN_OR_RETURN(auto links, TcpLinks::Connect(std::move(options)));
+  return std::make_unique<TcpBackend>(std::move(links), timeout());
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> TcpBackend::DoSubset(const std::string& key,
                                                                    std::span<const int> ranks,
                                                                    Messages /*messages*/) {
-  auto subset = ConnectSubset(key, ranks);
-  if (!subset.ok()) return subset.status();
-  return std::make_unique<Communicator>(*std::move(subset));
+  GEMINID_ASSIGN_OR_RETURN(auto subset, ConnectSubset(key, ranks));
+  return std::make_unique<Communicator>(std::move(subset));
 }
 
 absl::StatusOr<TcpBackend::Remainder> TcpBackend::ConnectSurvivors() {

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/gpus/agent_process.h"
 #include "daemon/os/event.h"
@@ -25,15 +26,13 @@ bool AwaitReply(const AgentProcess& probe, int64_t deadline) {
 
 absl::StatusOr<std::vector<agent::GpuFacts>> FindGpus(const std::string& program,
                                                       absl::Duration patience) {
-  absl::StatusOr<AgentProcess> probe = AgentProcess::Start(program, "");
-  if (!probe.ok()) return probe.status();
+  GEMINID_ASSIGN_OR_RETURN(AgentProcess probe, AgentProcess::Start(program, ""));
   const int64_t deadline = os::MonotonicNanoseconds() + absl::ToInt64Nanoseconds(patience);
   std::vector<agent::GpuFacts> gpus;
-  while (AwaitReply(*probe, deadline)) {
-    absl::StatusOr<std::optional<AgentProcess::ReceivedReply>> heard = probe->Receive();
-    if (!heard.ok()) return heard.status();
-    if (!heard->has_value()) continue;
-    const agent::Reply& reply = (*heard)->reply;
+  while (AwaitReply(probe, deadline)) {
+    GEMINID_ASSIGN_OR_RETURN(std::optional<AgentProcess::ReceivedReply> heard, probe.Receive());
+    if (!heard.has_value()) continue;
+    const agent::Reply& reply = heard->reply;
     if (reply.type == agent::ReplyType::kFailed) return agent::StatusOf(reply);
     if (reply.type == agent::ReplyType::kNoMore) return gpus;
     if (reply.type != agent::ReplyType::kFound || gpus.size() >= shm::kMaxDevices) {

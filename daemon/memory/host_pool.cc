@@ -197,10 +197,9 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
     GEMINID_ASSIGN_OR_RETURN(hold, Admit(options, reserved, admission, nodes));
   }
   GEMINID_ASSIGN_OR_RETURN(const int node, NodeFor(options, nodes));
-  absl::StatusOr<base::UniqueFd> fd =
-      base::CreateRevocableMemfd(options.name, options.bytes, reserved);
-  if (!fd.ok()) return fd.status();
-  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(*fd, options.bytes);
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd fd,
+                           base::CreateRevocableMemfd(options.name, options.bytes, reserved));
+  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(fd, options.bytes);
   // The free huge pages were counted when the daemon started; others may have taken them.
   if (!mapping.ok() && reserved) {
     PoolOptions ordinary = options;
@@ -222,7 +221,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   const int64_t begin = os::MonotonicNanoseconds();
   if (populate) GEMINID_RETURN_IF_ERROR(Populate(*mapping, options.cancelled, std::move(hold)));
   pool.populate_seconds_ = static_cast<double>(os::MonotonicNanoseconds() - begin) * 1e-9;
-  pool.fd_ = *std::move(fd);
+  pool.fd_ = std::move(fd);
   pool.bytes_ = options.bytes;
   return pool;
 }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/os/event.h"
 #include "daemon/os/unix_socket.h"
@@ -110,18 +111,16 @@ std::string Respond(const std::string& request, const HttpServer::Handler& handl
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& host,
                                                                uint16_t port, os::EventLoop* loop,
                                                                Handler handler) {
-  absl::StatusOr<base::UniqueFd> listener = Listen(host, port);
-  if (!listener.ok()) return listener.status();
-  const std::string address = AddressText(*listener);
-  return Serve(*std::move(listener), address, loop, std::move(handler));
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd listener, Listen(host, port));
+  const std::string address = AddressText(listener);
+  return Serve(std::move(listener), address, loop, std::move(handler));
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::CreateUnix(const std::string& path,
                                                                    mode_t mode, os::EventLoop* loop,
                                                                    Handler handler) {
-  absl::StatusOr<base::UniqueFd> listener = os::ListenStream(path, mode, kBacklog);
-  if (!listener.ok()) return listener.status();
-  return Serve(*std::move(listener), absl::StrCat("unix:", path), loop, std::move(handler));
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd listener, os::ListenStream(path, mode, kBacklog));
+  return Serve(std::move(listener), absl::StrCat("unix:", path), loop, std::move(handler));
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Serve(base::UniqueFd listener,

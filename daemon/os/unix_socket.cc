@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/os/peer_pidfd.h"
 
@@ -47,14 +48,12 @@ bool PassDescriptors(const base::UniqueFd& socket, bool pass) {
 bool RefuseDescriptors(const base::UniqueFd& socket) { return PassDescriptors(socket, false); }
 
 absl::StatusOr<base::UniqueFd> Listen(int type, const std::string& path, mode_t mode, int backlog) {
-  absl::StatusOr<sockaddr_un> address = AddressOf(path);
-  if (!address.ok()) return address.status();
+  GEMINID_ASSIGN_OR_RETURN(sockaddr_un address, AddressOf(path));
   absl::StatusOr<base::UniqueFd> fd = NewSocket(type | SOCK_NONBLOCK);
   if (!fd.ok()) return fd;
   (void)RefuseDescriptors(*fd);  // older kernels cannot; see RefusesDescriptors
   const mode_t old_mask = ::umask(kNobodyElse);
-  const int bound =
-      ::bind(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
+  const int bound = ::bind(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   const int bind_error = errno;
   ::umask(old_mask);
   if (bound != 0) return base::SystemError(bind_error, "bind", absl::StrCat("socket ", path));
@@ -117,8 +116,7 @@ void LetDescriptorsThrough(const base::UniqueFd& listener) {
 }
 
 absl::Status RemoveStaleSocket(const std::string& path) {
-  absl::StatusOr<sockaddr_un> address = AddressOf(path);
-  if (!address.ok()) return address.status();
+  GEMINID_ASSIGN_OR_RETURN(sockaddr_un address, AddressOf(path));
   struct stat facts;
   if (::lstat(path.c_str(), &facts) != 0) {
     return errno == ENOENT ? absl::OkStatus() : base::SystemError(errno, "lstat", path);
@@ -129,11 +127,9 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   }
   // A listener of another type answers EPROTOTYPE: it is alive too.
   for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
-    absl::StatusOr<base::UniqueFd> probe = NewSocket(type | SOCK_NONBLOCK);
-    if (!probe.ok()) return probe.status();
+    GEMINID_ASSIGN_OR_RETURN(base::UniqueFd probe, NewSocket(type | SOCK_NONBLOCK));
     const int connected = base::RetryOnEintr([&] {
-      return ::connect(probe->get(), reinterpret_cast<const sockaddr*>(&*address),
-                       sizeof(*address));
+      return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
     });
     if (connected == 0 || errno == EAGAIN) {
       return absl::UnavailableError(
@@ -153,12 +149,11 @@ absl::StatusOr<base::UniqueFd> ConnectSeqpacket(const std::string& path) {
 }
 
 absl::StatusOr<base::UniqueFd> ConnectUnix(int type, const std::string& path) {
-  absl::StatusOr<sockaddr_un> address = AddressOf(path);
-  if (!address.ok()) return address.status();
+  GEMINID_ASSIGN_OR_RETURN(sockaddr_un address, AddressOf(path));
   absl::StatusOr<base::UniqueFd> fd = NewSocket(type);
   if (!fd.ok()) return fd;
   if (base::RetryOnEintr([&] {
-        return ::connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
+        return ::connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
       }) != 0) {
     if (errno == EAGAIN) {
       return absl::ResourceExhaustedError(

@@ -190,30 +190,29 @@ class MeshPlanner {
 
   absl::Status Add(const Stage& stage) {
     const MeshRankWork work(model_, rank_job_, setting_.mesh, stage.layers, stage.in_flight);
-    absl::StatusOr<PlannedStage> made = PlanStage(model_, rank_job_, setting_, work);
-    if (!made.ok()) return made.status();
-    planned_.fits = planned_.fits && made->fits;
-    planned_.host_bytes = std::max(planned_.host_bytes, made->host_bytes());
-    const double pass = std::max(made->pass_seconds, made->sharing_seconds);
-    update_seconds_ = std::max(update_seconds_, made->update_seconds);
-    if (made->fits && pass > slowest_seconds_) {
+    GEMINID_ASSIGN_OR_RETURN(PlannedStage made, PlanStage(model_, rank_job_, setting_, work));
+    planned_.fits = planned_.fits && made.fits;
+    planned_.host_bytes = std::max(planned_.host_bytes, made.host_bytes());
+    const double pass = std::max(made.pass_seconds, made.sharing_seconds);
+    update_seconds_ = std::max(update_seconds_, made.update_seconds);
+    if (made.fits && pass > slowest_seconds_) {
       slowest_seconds_ = pass;
       slowest_ = PassCostOf(model_, rank_job_, work);
       transfer_seconds_ = TransferSeconds(rank_job_, setting_.mesh, work);
       const auto passes = static_cast<double>(setting_.micro_batches);
-      planned_.pass_seconds = passes * made->pass_seconds;
-      planned_.sharing_seconds = passes * made->sharing_seconds + made->sharing_once_seconds;
-      const double first = made->sharing_seconds + made->sharing_once_seconds;
+      planned_.pass_seconds = passes * made.pass_seconds;
+      planned_.sharing_seconds = passes * made.sharing_seconds + made.sharing_once_seconds;
+      const double first = made.sharing_seconds + made.sharing_once_seconds;
       once_seconds_ = std::max(pass, first) - pass;
-      planned_.received_bytes = passes * (slowest_.received_bytes + made->shared_bytes +
+      planned_.received_bytes = passes * (slowest_.received_bytes + made.shared_bytes +
                                           BoundaryBytesReceived(setting_.mesh, work)) +
-                                made->shared_once_bytes;
+                                made.shared_once_bytes;
     }
-    const auto fullness = std::pair(made->lacking(), made->device_bytes());
+    const auto fullness = std::pair(made.lacking(), made.device_bytes());
     if (planned_.fullest_layers == 0 || fullness > fullness_) {
       fullness_ = fullness;
-      planned_.device_bytes = made->device_bytes();
-      planned_.fullest = std::move(made->forecast);
+      planned_.device_bytes = made.device_bytes();
+      planned_.fullest = std::move(made.forecast);
       planned_.fullest_layers = stage.layers.layers;
     }
     return absl::OkStatus();

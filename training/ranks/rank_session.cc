@@ -152,10 +152,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   }
   if (!session.ok()) return WithCause(options, session.status());
   *attached = true;
-  if (absl::Status status = CheckDevice((*session)->device_description(), options.wants_gpu);
-      !status.ok()) {
-    return status;
-  }
+  GEMINID_RETURN_IF_ERROR(CheckDevice((*session)->device_description(), options.wants_gpu));
   return session;
 }
 

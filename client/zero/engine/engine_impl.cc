@@ -220,9 +220,8 @@ absl::Status EngineImpl::AllocateGathered() {
          ChunkKind::kGatheredWeight, setup_.layout.chunks[owner].bytes(),
          /*has_home=*/false});
   }
-  absl::StatusOr<std::vector<ChunkHandle>> handles = setup_.session->Allocate(specs);
-  if (!handles.ok()) return handles.status();
-  for (const ChunkHandle& handle : *handles) setup_.gathered.push_back(handle.id);
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkHandle> handles, setup_.session->Allocate(specs));
+  for (const ChunkHandle& handle : handles) setup_.gathered.push_back(handle.id);
   HostShards* const shards = links_->host_shards();
   return shards == nullptr ? absl::OkStatus() : shards->Allocate(setup_.session, setup_.layout);
 }

@@ -125,11 +125,10 @@ absl::Status EngineSetup::MakeLayout() {
                       .whole = IsMatrix(parameter, options.optimizer)});
     names.push_back(parameter.name);
   }
-  absl::StatusOr<Layout> made = zero::MakeLayout(shapes, {.world_size = communicator->WorldSize(),
-                                                          .chunk_elements = options.chunk_elements,
-                                                          .extent_bytes = kExtentAlignmentBytes});
-  if (!made.ok()) return made.status();
-  layout = *std::move(made);
+  GEMINID_ASSIGN_OR_RETURN(layout,
+                           zero::MakeLayout(shapes, {.world_size = communicator->WorldSize(),
+                                                     .chunk_elements = options.chunk_elements,
+                                                     .extent_bytes = kExtentAlignmentBytes}));
   NameChunks(names, &layout);
   return absl::OkStatus();
 }

@@ -112,9 +112,8 @@ absl::Status Mover::RunStep(const Step& step, const Purpose& purpose) {
       return absl::OkStatus();
     case Step::Kind::kGatherToHost: {
       const uint64_t bytes = session().Bytes(context_.setup->gathered[step.chunk]);
-      const absl::StatusOr<ChunkHandle> buffer = buffers_.Take(step.chunk, bytes);
-      if (!buffer.ok()) return buffer.status();
-      Ask(Task::Kind::kGatherToHost, step, purpose, buffer->home);
+      GEMINID_ASSIGN_OR_RETURN(const ChunkHandle buffer, buffers_.Take(step.chunk, bytes));
+      Ask(Task::Kind::kGatherToHost, step, purpose, buffer.home);
       return absl::OkStatus();
     }
     case Step::Kind::kOpen:

@@ -179,11 +179,10 @@ absl::Status Mover::ToHost(uint32_t chunk) {
   GEMINID_RETURN_IF_ERROR(WaitResident(chunk));
   GEMINID_RETURN_IF_ERROR(WaitUnused(chunk));
   const uint64_t bytes = session().Bytes(context_.setup->gathered[chunk]);
-  const absl::StatusOr<ChunkHandle> buffer = buffers_.Take(chunk, bytes);
-  if (!buffer.ok()) return buffer.status();
+  GEMINID_ASSIGN_OR_RETURN(const ChunkHandle buffer, buffers_.Take(chunk, bytes));
   const Copy copy = {
       .chunk = chunk, .part_bytes = bytes, .urgent = true, .cause = TransferCause::kWriteBack};
-  GEMINID_RETURN_IF_ERROR(CopyNow(copy, buffer->id));
+  GEMINID_RETURN_IF_ERROR(CopyNow(copy, buffer.id));
   Drop(chunk);
   return absl::OkStatus();
 }

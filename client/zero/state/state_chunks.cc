@@ -13,10 +13,9 @@
 namespace geminid::zero {
 
 absl::StatusOr<std::vector<ChunkId>> StateChunks::Allocate(const std::vector<ChunkSpec>& specs) {
-  absl::StatusOr<std::vector<ChunkHandle>> handles = session_.Allocate(specs);
-  if (!handles.ok()) return handles.status();
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkHandle> handles, session_.Allocate(specs));
   std::vector<ChunkId> ids;
-  for (const ChunkHandle& handle : *handles) {
+  for (const ChunkHandle& handle : handles) {
     ids.push_back(handle.id);
     // Zeros are contents, so no chunk of the state counts as free storage.
     session_.Transition(handle.id, ChunkState::kHold);

@@ -124,12 +124,11 @@ uint64_t StateStore::device_spare_bytes() const {
 absl::Status StateStore::MakeDeviceSpares() {
   std::vector<ChunkSpec> specs;
   const std::vector<ExtentSlots> spares = DeviceSpareSlots(&specs);
-  absl::StatusOr<std::vector<ChunkId>> ids = chunks_.Allocate(specs);
-  if (!ids.ok()) return ids.status();
-  GEMINID_RETURN_IF_ERROR(chunks_.Place(*ids, compute_->on_device()));
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> ids, chunks_.Allocate(specs));
+  GEMINID_RETURN_IF_ERROR(chunks_.Place(ids, compute_->on_device()));
   for (const ExtentSlots& spare : spares) {
     spare_[SpareOf(kDevice, spare.form)] = static_cast<uint32_t>(extents_.size());
-    extents_.push_back(MakeExtent(spare, *ids, kDevice));
+    extents_.push_back(MakeExtent(spare, ids, kDevice));
   }
   return absl::OkStatus();
 }

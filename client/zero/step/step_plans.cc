@@ -172,11 +172,10 @@ absl::Status StepPlans::PlaceState(Trace* trace) {
   GEMINID_RETURN_IF_ERROR(links_.agreement().Worst(&in_the_way));
   if (in_the_way[0] > 0) return absl::OkStatus();
   StatePlacementProblem problem = MakeStatePlacementProblem(*trace);
-  absl::StatusOr<size_t> count = CountStateOnDevice(problem);
-  if (!count.ok()) return count.status();
+  GEMINID_ASSIGN_OR_RETURN(size_t count, CountStateOnDevice(problem));
   problem.trace = *trace;
-  *trace = WithStateOnDevice(problem, *count);
-  return move_state_(std::span(problem.order).first(*count));
+  *trace = WithStateOnDevice(problem, count);
+  return move_state_(std::span(problem.order).first(count));
 }
 
 // Adds room above the recorded workspace, if growth was seen and the arena has that room.

@@ -128,9 +128,7 @@ absl::Status StepPlans::PlanIfNeeded(bool step_ends) {
 absl::Status StepPlans::TellController() {
   const double seconds = std::max(plan()->predicted_step_seconds, kLeastPredictedSeconds);
   if (!controller_.has_value()) {
-    absl::StatusOr<ReplanController> controller = ReplanController::Create({}, seconds);
-    if (!controller.ok()) return controller.status();
-    controller_ = *std::move(controller);
+    GEMINID_ASSIGN_OR_RETURN(controller_, ReplanController::Create({}, seconds));
   }
   controller_->OnReplanned(seconds);
   return absl::OkStatus();

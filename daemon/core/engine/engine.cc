@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "daemon/core/engine/engine_state.h"
 
 namespace geminid::core {
@@ -140,15 +141,14 @@ DeviceIndex Engine::DeviceFor(const SessionSpec& spec) const {
 }
 
 absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now) {
-  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
-  const absl::StatusOr<DeviceIndex> device =
-      ChooseDevice(options_.devices, DeviceFor(spec), spec.local_rank);
-  if (!device.ok()) return device.status();
-  if (absl::Status taken = limits_.TakeSession(spec.tenant); !taken.ok()) return taken;
+  GEMINID_RETURN_IF_ERROR(CheckSpec(spec));
+  GEMINID_ASSIGN_OR_RETURN(const DeviceIndex device,
+                           ChooseDevice(options_.devices, DeviceFor(spec), spec.local_rank));
+  GEMINID_RETURN_IF_ERROR(limits_.TakeSession(spec.tenant));
   auto session = std::make_unique<Session>();
   session->id = manifest_.NewSessionId();
   session->spec = spec;
-  session->device = *device;
+  session->device = device;
   session->opened_at = now;
   session->barred = jobs_.drained() && !HasJob(spec.tenant, spec.job);
   scheduler_.AddSession(session->id, session->device, 1, session->spec.tenant);
@@ -211,16 +211,15 @@ absl::StatusOr<PlanUses> SortUses(const NextUseTable& table) {
 }
 
 absl::Status Engine::BeginPlan(SessionId id, PlanUses* plan) {
-  absl::StatusOr<Session*> session = FindAttached(id);
-  if (!session.ok()) return session.status();
+  GEMINID_ASSIGN_OR_RETURN(Session* const session, FindAttached(id));
   for (const auto& [chunk, moments] : plan->uses) {
-    if ((*session)->Find(chunk) != nullptr) continue;
+    if (session->Find(chunk) != nullptr) continue;
     return absl::NotFoundError(absl::StrCat("the plan names chunk ", shm::Index(chunk),
                                             ", which the session does not have"));
   }
-  std::swap((*session)->plan_moments, plan->moments);
-  std::swap((*session)->plan_uses, plan->uses);
-  (*session)->placed_by_plan = false;
+  std::swap(session->plan_moments, plan->moments);
+  std::swap(session->plan_uses, plan->uses);
+  session->placed_by_plan = false;
   return absl::OkStatus();
 }
 
@@ -238,9 +237,8 @@ bool Engine::PlaceByPlan(SessionId id, size_t* next, size_t most) {
 }
 
 absl::Status Engine::SetPlan(SessionId id, const NextUseTable& table) {
-  absl::StatusOr<PlanUses> plan = SortUses(table);
-  if (!plan.ok()) return plan.status();
-  if (absl::Status status = BeginPlan(id, &*plan); !status.ok()) return status;
+  GEMINID_ASSIGN_OR_RETURN(PlanUses plan, SortUses(table));
+  GEMINID_RETURN_IF_ERROR(BeginPlan(id, &plan));
   size_t next = 0;
   while (!PlaceByPlan(id, &next, shm::kMaxChunks)) {
   }

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/pages.h"
+#include "base/status_macros.h"
 #include "daemon/core/engine/engine.h"
 #include "daemon/core/engine/engine_state.h"
 
@@ -65,7 +66,7 @@ absl::Status Engine::CheckSpecs(const Session& session, const std::vector<ChunkS
                      shm::kMaxChunks, "; use larger chunks"));
   }
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (absl::Status status = CheckChunkSpec(specs[i], i); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(CheckChunkSpec(specs[i], i));
     if (IsShared(specs[i]) != IsShared(specs[0])) {
       return absl::InvalidArgumentError(
           "the request has memory that ranks share beside other chunks; request that memory by "
@@ -215,10 +216,8 @@ void Engine::VoidPromises(Session* session, Releases* releases) {
 }
 
 absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
-  absl::StatusOr<Session*> found = FindAttached(id);
-  if (!found.ok()) return found.status();
-  Session* session = *found;
-  if (absl::Status status = CheckAdmitted(*session, /*arena=*/true); !status.ok()) return status;
+  GEMINID_ASSIGN_OR_RETURN(Session* const session, FindAttached(id));
+  GEMINID_RETURN_IF_ERROR(CheckAdmitted(*session, /*arena=*/true));
   if (session->arena.has_value() || session->arena_promised) {
     return absl::FailedPreconditionError(
         absl::StrCat("the session has an arena of ", base::FormatBytes(session->arena_bytes()),
@@ -231,8 +230,7 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
   }
   const DeviceDescription& device = options_.devices[shm::Value(session->device)];
   const uint64_t rounded = base::RoundUp(bytes, device.granularity_bytes);
-  absl::Status status = ChargeMemory(*session, session->device_account(), rounded);
-  if (!status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(ChargeMemory(*session, session->device_account(), rounded));
   session->arena_promised = true;
   return Promise{.charge = charges_.Add({.tenant = session->spec.tenant,
                                          .account = session->device_account(),
@@ -243,22 +241,19 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
 }
 
 absl::Status Engine::FinishArena(ChargeId id) {
-  absl::StatusOr<Charge*> charge = charges_.FindPromise(id);
-  if (!charge.ok()) return charge.status();
-  Session* session = Find((*charge)->session);
-  session->arena.emplace((*charge)->bytes, shm::kSlotBytes);
-  if (session->books.has_value()) session->books->SetArena((*charge)->bytes);
+  GEMINID_ASSIGN_OR_RETURN(Charge* const charge, charges_.FindPromise(id));
+  Session* session = Find(charge->session);
+  session->arena.emplace(charge->bytes, shm::kSlotBytes);
+  if (session->books.has_value()) session->books->SetArena(charge->bytes);
   session->arena_promised = false;
   charges_.End(id);
   return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
-  absl::StatusOr<Promise> promise = BeginArena(id, bytes);
-  if (!promise.ok()) return promise.status();
-  absl::Status status = FinishArena(promise->charge);
-  if (!status.ok()) return status;
-  return promise->bytes;
+  GEMINID_ASSIGN_OR_RETURN(Promise promise, BeginArena(id, bytes));
+  GEMINID_RETURN_IF_ERROR(FinishArena(promise.charge));
+  return promise.bytes;
 }
 
 uint64_t Engine::PoolBytes(uint64_t bytes) const {
@@ -269,11 +264,9 @@ uint64_t Engine::PoolBytes(uint64_t bytes) const {
 
 absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkSpec> specs,
                                                 uint64_t number) {
-  absl::StatusOr<Session*> found = FindAttached(id);
-  if (!found.ok()) return found.status();
-  Session* session = *found;
-  if (absl::Status status = CheckAdmitted(*session, /*arena=*/false); !status.ok()) return status;
-  if (absl::Status status = CheckSpecs(*session, specs); !status.ok()) return status;
+  GEMINID_ASSIGN_OR_RETURN(Session* const session, FindAttached(id));
+  GEMINID_RETURN_IF_ERROR(CheckAdmitted(*session, /*arena=*/false));
+  GEMINID_RETURN_IF_ERROR(CheckSpecs(*session, specs));
 
   // No overflow: 2^16 chunks of 2^40 bytes.
   Allocation allocation;
@@ -286,8 +279,7 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
   }
   const bool is_elsewhere = IsShared(specs.front());
   allocation.pool_bytes = is_elsewhere ? base::RoundUpToPage(end) : PoolBytes(end);
-  absl::Status taken = limits_.TakeChunks(session->spec.tenant, specs.size());
-  if (!taken.ok()) return taken;
+  GEMINID_RETURN_IF_ERROR(limits_.TakeChunks(session->spec.tenant, specs.size()));
   const Account account = disk_bytes > 0 ? kDiskAccount : kHostAccount;
   const uint64_t bytes = disk_bytes > 0 ? disk_bytes : allocation.pool_bytes;
   if (bytes > 0) {
@@ -322,9 +314,8 @@ void Engine::EnterPool(Session* session, Charge* charge) {
 }
 
 absl::StatusOr<std::optional<Allocation>> Engine::ContinueAllocation(ChargeId id, size_t most) {
-  absl::StatusOr<Charge*> found = charges_.FindPromise(id);
-  if (!found.ok()) return found.status();
-  Charge& charge = **found;
+  GEMINID_ASSIGN_OR_RETURN(Charge* const found, charges_.FindPromise(id));
+  Charge& charge = *found;
   Session* session = Find(charge.session);
   Allocation& allocation = charge.allocation;
   EnterPool(session, &charge);
@@ -351,9 +342,8 @@ absl::StatusOr<Allocation> Engine::FinishAllocation(ChargeId id) {
 }
 
 absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<ChunkSpec>& specs) {
-  absl::StatusOr<Promise> promise = BeginAllocation(id, specs);
-  if (!promise.ok()) return promise.status();
-  return FinishAllocation(promise->charge);
+  GEMINID_ASSIGN_OR_RETURN(Promise promise, BeginAllocation(id, specs));
+  return FinishAllocation(promise.charge);
 }
 
 ChunkId Engine::AddChunk(Session* session, ChunkSpec spec, PoolId pool, uint64_t offset,
@@ -405,10 +395,9 @@ ChunkId Engine::AddChunk(Session* session, ChunkSpec spec, PoolId pool, uint64_t
 
 absl::StatusOr<std::vector<ChunkId>> Engine::MadeBy(SessionId id, uint64_t first,
                                                     uint64_t last) const {
-  absl::StatusOr<Session*> session = FindAttached(id);
-  if (!session.ok()) return session.status();
+  GEMINID_ASSIGN_OR_RETURN(Session* const session, FindAttached(id));
   std::vector<ChunkId> made;
-  for (const auto& chunk : (*session)->chunks) {
+  for (const auto& chunk : session->chunks) {
     if (chunk == nullptr) continue;
     const uint64_t number = manifest_.AllocationOf(chunk->record);
     if (first <= number && number <= last) made.push_back(chunk->id);
@@ -441,13 +430,12 @@ absl::Status Engine::CheckFreeable(const Session& session,
 }
 
 absl::Status Engine::CheckFree(SessionId id, const std::vector<ChunkId>& chunks) const {
-  absl::StatusOr<Session*> session = FindAttached(id);
-  if (!session.ok()) return session.status();
-  if (absl::Status status = CheckFreeable(**session, chunks); !status.ok()) return status;
+  GEMINID_ASSIGN_OR_RETURN(Session* const session, FindAttached(id));
+  GEMINID_RETURN_IF_ERROR(CheckFreeable(*session, chunks));
   for (const ChunkId chunk_id : chunks) {
-    const Chunk& chunk = *(*session)->Find(chunk_id);
+    const Chunk& chunk = *session->Find(chunk_id);
     if (StatusOf(chunk).residency != shm::Residency::kResident) continue;
-    if (!IsLeased(**session, chunk)) continue;
+    if (!IsLeased(*session, chunk)) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("chunk \"", chunk.name, "\" is leased; release it first"));
   }
@@ -455,12 +443,10 @@ absl::Status Engine::CheckFree(SessionId id, const std::vector<ChunkId>& chunks)
 }
 
 absl::StatusOr<Releases> Engine::Free(SessionId id, const std::vector<ChunkId>& chunks) {
-  absl::StatusOr<Session*> found = FindAttached(id);
-  if (!found.ok()) return found.status();
-  Session* session = *found;
+  GEMINID_ASSIGN_OR_RETURN(Session* const session, FindAttached(id));
   std::vector<ChunkId> sorted = chunks;
   std::sort(sorted.begin(), sorted.end());
-  if (absl::Status status = CheckFreeable(*session, sorted); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(CheckFreeable(*session, sorted));
   // First no chunk can be leased any more, then the first one is freed.
   std::vector<Chunk*> pending;
   for (const ChunkId chunk_id : sorted) {

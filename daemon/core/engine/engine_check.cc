@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "daemon/core/engine/engine.h"
 #include "daemon/core/engine/engine_state.h"
 
@@ -100,7 +101,7 @@ absl::Status Engine::CheckSession(const Session& session) const {
   std::map<std::pair<Account, ChunkKind>, uint64_t> lines;
   for (const auto& chunk : session.chunks) {
     if (chunk == nullptr) continue;
-    if (absl::Status status = CheckChunk(session, *chunk); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(CheckChunk(session, *chunk));
     chunks += 1;
     eviction_order += chunk->eviction_entry.has_value() ? 1 : 0;
     touches += chunk->pins + chunk->home_uses;
@@ -156,7 +157,7 @@ absl::Status Engine::CheckSession(const Session& session) const {
 
 absl::Status Engine::Check() const {
   for (const auto& [id, session] : sessions_) {
-    if (absl::Status status = CheckSession(*session); !status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(CheckSession(*session));
   }
   return CheckSums();
 }
@@ -171,9 +172,7 @@ absl::Status Engine::CheckSome(size_t chunks, ChunkPlace* next) const {
         return CheckSums();
       }
       if (session.chunks[i] == nullptr) continue;
-      if (absl::Status status = CheckChunk(session, *session.chunks[i]); !status.ok()) {
-        return status;
-      }
+      GEMINID_RETURN_IF_ERROR(CheckChunk(session, *session.chunks[i]));
     }
   }
   *next = {};
@@ -181,7 +180,7 @@ absl::Status Engine::CheckSome(size_t chunks, ChunkPlace* next) const {
 }
 
 absl::Status Engine::CheckSums() const {
-  if (absl::Status status = ledger_.Check(); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(ledger_.Check());
   uint64_t chunks = 0;
   std::map<Account, uint64_t> handed_out;
   std::map<std::pair<std::string, Account>, uint64_t> charged;

@@ -14,9 +14,7 @@ namespace geminid::core {
 
 absl::StatusOr<JobStatus> Engine::Admit(SessionId id, const std::string& run, RankRequest ask,
                                         uint32_t weight, Time now) {
-  absl::StatusOr<Session*> found = FindAttached(id);
-  if (!found.ok()) return found.status();
-  Session* session = *found;
+  GEMINID_ASSIGN_OR_RETURN(Session* const session, FindAttached(id));
   const SessionSpec& spec = session->spec;
   if (!jobs_.HasJoined(id) && !session->asked_for_admission) {
     const int32_t most = quota_.MaxPriority(spec.tenant);
@@ -81,20 +79,17 @@ absl::Status Engine::CheckAdmitted(const Session& session, bool arena) const {
         "the operator drains the daemon, which takes no new jobs; geminictl drain --undo ends "
         "that");
   }
-  const absl::StatusOr<JobStatus> standing = jobs_.StandingOf(session.id);
-  if (!standing.ok()) return standing.status();
+  GEMINID_ASSIGN_OR_RETURN(const JobStatus standing, jobs_.StandingOf(session.id));
   const bool was_admitted =
-      standing->state == JobState::kYielding || standing->state == JobState::kPreempted;
-  if (standing->state == JobState::kRunning || (was_admitted && !arena)) return absl::OkStatus();
+      standing.state == JobState::kYielding || standing.state == JobState::kPreempted;
+  if (standing.state == JobState::kRunning || (was_admitted && !arena)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("job ", session.spec.job, " is not admitted (",
-                                                    Name(standing->state), ": ", standing->reason,
+                                                    Name(standing.state), ": ", standing.reason,
                                                     "); wait until it is"));
 }
 
 absl::StatusOr<Releases> Engine::ReleaseArena(SessionId id, Time now) {
-  absl::StatusOr<Session*> found = FindAttached(id);
-  if (!found.ok()) return found.status();
-  Session* session = *found;
+  GEMINID_ASSIGN_OR_RETURN(Session* const session, FindAttached(id));
   if (!session->arena.has_value()) {
     return absl::FailedPreconditionError("the session has no device memory to give back");
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "daemon/core/engine/engine.h"
 #include "daemon/core/engine/engine_state.h"
 
@@ -139,13 +140,12 @@ absl::Status Engine::RebuildNumbers(Session* session, const InheritedSession& in
 
 absl::StatusOr<std::unique_ptr<Engine::Session>> Engine::RebuildSession(
     const InheritedSession& inherited) {
-  absl::StatusOr<SessionFacts> facts = inherited.books.Facts();
-  if (!facts.ok()) return facts.status();
+  GEMINID_ASSIGN_OR_RETURN(SessionFacts facts, inherited.books.Facts());
   auto session = std::make_unique<Session>();
-  session->id = facts->id;
-  session->spec = facts->spec;
-  session->device = facts->device;
-  session->opened_at = facts->opened_at;
+  session->id = facts.id;
+  session->spec = facts.spec;
+  session->device = facts.device;
+  session->opened_at = facts.opened_at;
   session->books = inherited.books;
   session->moment = inherited.books.moment();
   session->barred = inherited.books.barred();
@@ -167,11 +167,9 @@ absl::StatusOr<std::unique_ptr<Engine::Session>> Engine::RebuildSession(
     if (!reserved.ok()) return Contradiction(session->id, "its workspace is not in its arena");
   }
   for (const RecordIndex record : (*unclaimed_)[session->id]) {
-    if (absl::Status status = RebuildChunk(session.get(), inherited, record); !status.ok()) {
-      return status;
-    }
+    GEMINID_RETURN_IF_ERROR(RebuildChunk(session.get(), inherited, record));
   }
-  if (absl::Status status = RebuildNumbers(session.get(), inherited); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(RebuildNumbers(session.get(), inherited));
   session->in_doubt = inherited.request_in_doubt;
   return session;
 }
@@ -185,7 +183,7 @@ absl::Status Engine::HandOutAgain(const Session& session) {
     if (status.ok()) quota_.ChargeAgain(tenant, account, bytes);
     return status;
   };
-  if (absl::Status status = hand_out(kHostAccount, session.pool_bytes); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(hand_out(kHostAccount, session.pool_bytes));
   absl::Status status = hand_out(session.device_account(), session.arena_bytes());
   if (status.ok()) return hand_out(kDiskAccount, session.disk_bytes);  // cannot fail
   ledger_.TakeBack(kHostAccount, session.pool_bytes).IgnoreError();
@@ -278,12 +276,11 @@ absl::Status Engine::RestoreSession(const InheritedSession& inherited, Time now)
       (*unclaimed_)[manifest_.Identity(record).session].push_back(record);
     }
   }
-  absl::StatusOr<std::unique_ptr<Session>> rebuilt = RebuildSession(inherited);
-  if (!rebuilt.ok()) return rebuilt.status();
-  Session* session = rebuilt->get();
-  if (absl::Status status = HandOutAgain(*session); !status.ok()) return status;
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<Session> rebuilt, RebuildSession(inherited));
+  Session* session = rebuilt.get();
+  GEMINID_RETURN_IF_ERROR(HandOutAgain(*session));
   const SessionId id = session->id;
-  sessions_.emplace(id, *std::move(rebuilt));
+  sessions_.emplace(id, std::move(rebuilt));
   EnterAgain(session);
   unclaimed_->erase(id);
   for (const NotedTransfer& noted : session->books->Transfers()) {

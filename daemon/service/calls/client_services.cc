@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "daemon/os/log.h"
 #include "daemon/planner/make_plan.h"
 #include "daemon/service/calls/hello.h"
@@ -83,11 +84,10 @@ void SessionRpc::AddTo(std::vector<RpcMethod>* methods) {
 
 absl::Status SessionRpc::CreateArena(const Caller& caller, const v1::CreateArenaRequest& request,
                                      v1::CreateArenaResponse* response) {
-  absl::StatusOr<SessionHub::CreatedArena> made =
-      hub_->CreateArena(caller.session, request.bytes(), request.again());
-  if (!made.ok()) return made.status();
-  response->set_bytes(made->bytes);
-  response->set_slabs(made->slabs);
+  GEMINID_ASSIGN_OR_RETURN(SessionHub::CreatedArena made,
+                           hub_->CreateArena(caller.session, request.bytes(), request.again()));
+  response->set_bytes(made.bytes);
+  response->set_slabs(made.slabs);
   return absl::OkStatus();
 }
 
@@ -106,20 +106,19 @@ absl::Status SessionRpc::Admit(const Caller& caller, const v1::AdmitRequest& req
                                  .host_bytes = std::min(request.host_bytes(), kMaxHostAsk),
                                  .preemptible = request.preemptible(),
                                  .may_wait = request.may_wait()};
-  const absl::StatusOr<core::JobStatus> standing =
-      hub_->Admit(caller.session, request.run(), ask, std::max<uint32_t>(request.weight(), 1));
-  if (!standing.ok()) return standing.status();
-  response->set_admitted(standing->state == core::JobState::kRunning);
-  response->set_state(core::Name(standing->state));
-  response->set_position(standing->position);
-  response->set_reason(standing->reason);
+  GEMINID_ASSIGN_OR_RETURN(
+      const core::JobStatus standing,
+      hub_->Admit(caller.session, request.run(), ask, std::max<uint32_t>(request.weight(), 1)));
+  response->set_admitted(standing.state == core::JobState::kRunning);
+  response->set_state(core::Name(standing.state));
+  response->set_position(standing.position);
+  response->set_reason(standing.reason);
   return absl::OkStatus();
 }
 
 absl::Status SessionRpc::GetHostShare(const Caller& caller, v1::GetHostShareResponse* response) {
-  const absl::StatusOr<uint64_t> bytes = hub_->HostShare(caller.session);
-  if (!bytes.ok()) return bytes.status();
-  response->set_bytes(*bytes);
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t bytes, hub_->HostShare(caller.session));
+  response->set_bytes(bytes);
   return absl::OkStatus();
 }
 
@@ -153,16 +152,15 @@ void ChunkRpc::AddTo(std::vector<RpcMethod>* methods) {
 
 absl::Status ChunkRpc::Allocate(const Caller& caller, const v1::AllocateChunksRequest& request,
                                 v1::AllocateChunksResponse* response) {
-  absl::StatusOr<std::vector<core::ChunkSpec>> specs = SpecsOf(request);
-  if (!specs.ok()) return specs.status();
-  absl::StatusOr<core::Allocation> allocation =
-      request.claim() ? hub_->Claim(caller.session, *specs, request.number())
-                      : hub_->Allocate(caller.session, *specs, request.number(), request.again());
-  if (!allocation.ok()) return allocation.status();
-  for (const shm::ChunkId chunk : allocation->chunks) response->add_chunk(shm::Index(chunk));
-  for (const uint64_t offset : allocation->home_offsets) response->add_pool_offset(offset);
-  response->set_pool(shm::Value(allocation->pool));
-  response->set_pool_bytes(allocation->pool_bytes);
+  GEMINID_ASSIGN_OR_RETURN(std::vector<core::ChunkSpec> specs, SpecsOf(request));
+  GEMINID_ASSIGN_OR_RETURN(
+      core::Allocation allocation,
+      request.claim() ? hub_->Claim(caller.session, specs, request.number())
+                      : hub_->Allocate(caller.session, specs, request.number(), request.again()));
+  for (const shm::ChunkId chunk : allocation.chunks) response->add_chunk(shm::Index(chunk));
+  for (const uint64_t offset : allocation.home_offsets) response->add_pool_offset(offset);
+  response->set_pool(shm::Value(allocation.pool));
+  response->set_pool_bytes(allocation.pool_bytes);
   return absl::OkStatus();
 }
 
@@ -184,14 +182,12 @@ void PlanRpc::AddTo(std::vector<RpcMethod>* methods) {
 
 absl::Status PlanRpc::MakePlan(const Caller& caller, const v1::MakePlanRequest& request,
                                v1::MakePlanResponse* response) {
-  absl::StatusOr<planner::PlannerOptions> options = OptionsOf(request);
-  if (!options.ok()) return options.status();
+  GEMINID_ASSIGN_OR_RETURN(planner::PlannerOptions options, OptionsOf(request));
   const auto trace = messages::TraceFromMessage<planner::Trace>(request.trace());
-  absl::StatusOr<planner::Plan> plan = planner::MakePlan(trace, *options);
-  if (!plan.ok()) return plan.status();
+  GEMINID_ASSIGN_OR_RETURN(planner::Plan plan, planner::MakePlan(trace, options));
   // The planner is not trusted with the memory of other tenants either.
-  if (absl::Status status = planner::CheckPlan(trace, *plan); !status.ok()) return status;
-  *response->mutable_plan() = ToMessage(trace, *plan);
+  GEMINID_RETURN_IF_ERROR(planner::CheckPlan(trace, plan));
+  *response->mutable_plan() = ToMessage(trace, plan);
   return hub_->SetPlan(caller.session, NextUses(trace), request.trace(), response->plan());
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/status_macros.h"
 #include "daemon/os/log.h"
 #include "daemon/os/process_place.h"
 
@@ -228,43 +229,39 @@ absl::Status JobRpc::Drain(const Caller& caller, const v1::DrainRequest& request
 
 absl::Status JobRpc::Evict(const Caller& caller, const v1::EvictJobRequest& request,
                            v1::EvictJobResponse* response) {
-  const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
-  if (!tenant.ok()) return tenant.status();
-  const absl::StatusOr<uint32_t> held = hub_->HoldJobs(*tenant, request.job(), !request.undo());
-  if (!held.ok()) return held.status();
+  GEMINID_ASSIGN_OR_RETURN(const std::string tenant, MayTouch(caller, request.tenant()));
+  GEMINID_ASSIGN_OR_RETURN(const uint32_t held,
+                           hub_->HoldJobs(tenant, request.job(), !request.undo()));
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo,
               request.undo() ? "job let go" : "job evicted",
-              {{"tenant", *tenant}, {"job", request.job()}, {"by", caller.identity.tenant}});
-  response->set_jobs(*held);
+              {{"tenant", tenant}, {"job", request.job()}, {"by", caller.identity.tenant}});
+  response->set_jobs(held);
   return absl::OkStatus();
 }
 
 absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
                          v1::EndJobResponse* response) {
-  const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
-  if (!tenant.ok()) return tenant.status();
+  GEMINID_ASSIGN_OR_RETURN(const std::string tenant, MayTouch(caller, request.tenant()));
   absl::StatusOr<SessionHub::EndedJob> ended =
-      hub_->EndJob(*tenant, request.job(), request.run(), request.now());
-  const ScaleRequests::Job job = {*tenant, request.job()};
+      hub_->EndJob(tenant, request.job(), request.run(), request.now());
+  const ScaleRequests::Job job = {tenant, request.job()};
   const bool is_of_all_runs = request.run().empty();
   if (absl::IsNotFound(ended.status()) && is_of_all_runs) {
-    const absl::StatusOr<std::string> moved =
-        scale_requests_.EndWithoutRanks(job, AttachedIn(hub_), Now());
-    if (!moved.ok()) return moved.status();
-    if (!moved->empty()) return EndedOnItsWay(caller, job, *moved, response);
-    const absl::Status left = scale_requests_.CheckHasNotLeft(job, AttachedIn(hub_));
-    if (!left.ok()) return left;
+    GEMINID_ASSIGN_OR_RETURN(const std::string moved,
+                             scale_requests_.EndWithoutRanks(job, AttachedIn(hub_), Now()));
+    if (!moved.empty()) return EndedOnItsWay(caller, job, moved, response);
+    GEMINID_RETURN_IF_ERROR(scale_requests_.CheckHasNotLeft(job, AttachedIn(hub_)));
   }
   if (!ended.ok()) return ended.status();
   if (is_of_all_runs) {
     scale_requests_.RefuseOf(job);
-    for (const std::string& run : ended->runs) ended_runs_.Note({*tenant, job.name, run}, Now());
+    for (const std::string& run : ended->runs) ended_runs_.Note({tenant, job.name, run}, Now());
   }
   hub_->Destroy(
       std::move(ended->garbage));  // so that the memory is free when the caller gets the answer
   for (const shm::SessionId session : ended->closed) on_ended_(session);
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job ended by request",
-              {{"tenant", *tenant},
+              {{"tenant", tenant},
                {"job", request.job()},
                {"sessions", absl::StrCat(ended->sessions.size())},
                {"memory", base::FormatBytes(ended->bytes)},
@@ -295,10 +292,9 @@ absl::Status JobRpc::WasEnded(const Caller& caller, const v1::WasEndedRequest& r
 
 absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& request,
                            v1::ScaleRequest* response) {
-  const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
-  if (!tenant.ok()) return tenant.status();
-  const planner::JobKey job = {*tenant, request.job()};
-  if (!request.host().empty()) return Move(caller, *tenant, request, response);
+  GEMINID_ASSIGN_OR_RETURN(const std::string tenant, MayTouch(caller, request.tenant()));
+  const planner::JobKey job = {tenant, request.job()};
+  if (!request.host().empty()) return Move(caller, tenant, request, response);
   if (request.ranks() == 0) return ShareAgain(job, response);
   const ScaleRequests::Sessions attached = AttachedIn(hub_);
   if (sharing_.Keep(job, request.ranks(), attached, Now())) {
@@ -312,30 +308,29 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
         absl::StrCat("the daemon drains, and would not admit the other ranks of job ", job.job,
                      "; ask again after 'geminictl drain --undo'"));
   }
-  absl::StatusOr<v1::ScaleRequest> asked = scale_requests_.Ask(*tenant, request, attached, Now());
-  if (!asked.ok()) return asked.status();
-  sharing_.Hold(job, asked->number(), attached, Now());
+  GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest asked,
+                           scale_requests_.Ask(tenant, request, attached, Now()));
+  sharing_.Hold(job, asked.number(), attached, Now());
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job asked to change its ranks",
-              {{"tenant", *tenant},
+              {{"tenant", tenant},
                {"job", request.job()},
                {"ranks", absl::StrCat(request.ranks())},
                {"by", caller.identity.tenant}});
-  *response = *std::move(asked);
+  *response = std::move(asked);
   return absl::OkStatus();
 }
 
 // A daemon that drains also lets a job move away: draining is the reason for the move.
 absl::Status JobRpc::Move(const Caller& caller, const std::string& tenant,
                           const v1::ScaleJobRequest& request, v1::ScaleRequest* response) {
-  absl::StatusOr<v1::ScaleRequest> asked =
-      scale_requests_.Ask(tenant, request, AttachedIn(hub_), Now());
-  if (!asked.ok()) return asked.status();
+  GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest asked,
+                           scale_requests_.Ask(tenant, request, AttachedIn(hub_), Now()));
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job asked to go to another host",
               {{"tenant", tenant},
                {"job", request.job()},
                {"host", request.host()},
                {"by", caller.identity.tenant}});
-  *response = *std::move(asked);
+  *response = std::move(asked);
   return absl::OkStatus();
 }
 
@@ -357,11 +352,10 @@ absl::Status JobRpc::ShareAgain(const planner::JobKey& job, v1::ScaleRequest* re
 
 absl::Status JobRpc::GetScale(const Caller& caller, const v1::GetScaleRequest& request,
                               v1::ScaleRequest* response) {
-  absl::StatusOr<v1::ScaleRequest> found =
-      scale_requests_.Get(request.number(), AttachedIn(hub_), Now());
-  if (!found.ok()) return found.status();
-  if (absl::Status status = MayTouch(caller, found->tenant()).status(); !status.ok()) return status;
-  *response = *std::move(found);
+  GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest found,
+                           scale_requests_.Get(request.number(), AttachedIn(hub_), Now()));
+  GEMINID_RETURN_IF_ERROR(MayTouch(caller, found.tenant()).status());
+  *response = std::move(found);
   return absl::OkStatus();
 }
 

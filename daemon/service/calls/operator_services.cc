@@ -255,7 +255,7 @@ absl::Status AdminRpc::ListChunks(const Caller& caller, const v1::ListChunksRequ
   absl::Status status =
       hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) -> absl::Status {
         if (const ClientSession* named = Find(sessions, session); named != nullptr) {
-          if (absl::Status visible = CheckVisible(caller, *named); !visible.ok()) return visible;
+          GEMINID_RETURN_IF_ERROR(CheckVisible(caller, *named));
         }
         chunks = VisibleChunks(engine, sessions, caller, session, limit + 1, start);
         response->set_total(CountVisible(engine, sessions, caller, session));
@@ -277,11 +277,10 @@ absl::Status AdminRpc::ExplainChunk(const Caller& caller, const v1::ExplainChunk
   const shm::ChunkId chunk{request.chunk()};
   return hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) -> absl::Status {
     if (const ClientSession* named = Find(sessions, session); named != nullptr) {
-      if (absl::Status visible = CheckVisible(caller, *named); !visible.ok()) return visible;
+      GEMINID_RETURN_IF_ERROR(CheckVisible(caller, *named));
     }
-    absl::StatusOr<std::vector<std::string>> lines = engine.Explain(session, chunk);
-    if (!lines.ok()) return lines.status();
-    for (std::string& line : *lines) response->add_lines(std::move(line));
+    GEMINID_ASSIGN_OR_RETURN(std::vector<std::string> lines, engine.Explain(session, chunk));
+    for (std::string& line : lines) response->add_lines(std::move(line));
     const std::optional<core::ChunkSnapshot> found = engine.FindChunk(session, chunk);
     if (found.has_value()) *response->mutable_chunk() = ChunkMessage(*found);
     return absl::OkStatus();
@@ -298,7 +297,7 @@ absl::Status AdminRpc::GetTrace(const Caller& caller, const v1::GetTraceRequest&
     if (session == nullptr) {
       return absl::NotFoundError(absl::StrCat("there is no session ", request.session()));
     }
-    if (absl::Status visible = CheckVisible(caller, *session); !visible.ok()) return visible;
+    GEMINID_RETURN_IF_ERROR(CheckVisible(caller, *session));
     if (session->stored_plan == nullptr) {
       return absl::NotFoundError(absl::StrCat("session ", request.session(),
                                               " has no trace to give: no plan was made for it yet, "

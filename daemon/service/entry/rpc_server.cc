@@ -154,21 +154,18 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   const int threads =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 4, kMaxWorkers);
   // So a quarter of the threads is never taken by one tenant alone.
-  absl::StatusOr<std::unique_ptr<FairWorkers>> workers =
-      FairWorkers::Create(threads, threads - threads / 4);
-  if (!workers.ok()) return workers.status();
-  rpc->workers_ = *std::move(workers);
+  GEMINID_ASSIGN_OR_RETURN(rpc->workers_, FairWorkers::Create(threads, threads - threads / 4));
   rpc->shared_.workers = rpc->workers_.get();
   rpc->shared_.worker_count = static_cast<size_t>(threads);
   rpc->AddMethods();
   rpc->keeper_ = std::make_unique<Tenant>(Identity{}, &rpc->shared_);
   if (!rpc->keeper_->started()) return absl::InternalError("gRPC could not start a server");
-  absl::StatusOr<base::UniqueFd> listener =
+  GEMINID_ASSIGN_OR_RETURN(
+      base::UniqueFd listener,
       handed_over.valid() ? os::AdoptListener(std::move(handed_over), SOCK_STREAM, facts.socket)
-                          : os::ListenStream(facts.socket, settings->Get().socket_mode, kBacklog);
-  if (!listener.ok()) return listener.status();
+                          : os::ListenStream(facts.socket, settings->Get().socket_mode, kBacklog));
   absl::StatusOr<std::unique_ptr<os::Acceptor>> acceptor = os::Acceptor::Create(
-      *std::move(listener), "the control socket", loop,
+      std::move(listener), "the control socket", loop,
       [raw = rpc.get()](base::UniqueFd connection) { raw->OnConnection(std::move(connection)); });
   if (!acceptor.ok()) return acceptor.status();
   rpc->acceptor_ = *std::move(acceptor);

@@ -18,23 +18,19 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
     shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
     const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
     DescriptorsInFlight* in_flight, base::UniqueFd commit) {
-  absl::StatusOr<memory::SessionSegments> segments =
-      memory::SessionSegments::Create(id, daemon_epoch, std::move(commit));
-  if (!segments.ok()) return segments.status();
-  absl::StatusOr<base::UniqueFd> daemon_event = os::CreateEvent();
-  if (!daemon_event.ok()) return daemon_event.status();
-  absl::StatusOr<os::WakeUp> client_event = os::CreateWakeUp();
-  if (!client_event.ok()) return client_event.status();
-  absl::StatusOr<Token> token = NewToken();
-  if (!token.ok()) return token.status();
+  GEMINID_ASSIGN_OR_RETURN(memory::SessionSegments segments,
+                           memory::SessionSegments::Create(id, daemon_epoch, std::move(commit)));
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd daemon_event, os::CreateEvent());
+  GEMINID_ASSIGN_OR_RETURN(os::WakeUp client_event, os::CreateWakeUp());
+  GEMINID_ASSIGN_OR_RETURN(Token token, NewToken());
   const uint64_t bytes = base::RoundUpToPage(core::SessionBooks::Bytes());
   GEMINID_ASSIGN_OR_RETURN(
       base::UniqueFd books_fd,
       base::CreateSealedMemfd(absl::StrCat("geminid-session", shm::Value(id), "-books"), bytes));
   GEMINID_ASSIGN_OR_RETURN(base::Mapping books, base::Mapping::Map(books_fd, bytes));
   return std::shared_ptr<ClientSession>(
-      new ClientSession(id, spec, device, *token, std::move(peer), std::move(socket),
-                        *std::move(daemon_event), *std::move(client_event), *std::move(segments),
+      new ClientSession(id, spec, device, token, std::move(peer), std::move(socket),
+                        std::move(daemon_event), std::move(client_event), std::move(segments),
                         std::move(books_fd), std::move(books), in_flight));
 }
 

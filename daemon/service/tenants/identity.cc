@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "daemon/os/subordinate_ids.h"
 
@@ -88,18 +89,16 @@ Clients::Clients(config::TenantBy by, IdentifyPeer identify)
       identify_(identify ? std::move(identify) : BySettings(by)) {}
 
 absl::StatusOr<Client> Clients::OfSession(const base::UniqueFd& connection) const {
-  absl::StatusOr<os::Peer> peer = os::PeerOf(connection);
-  if (!peer.ok()) return peer.status();
-  Identity identity = identify_(*peer);
-  return Client{*std::move(peer), std::move(identity)};
+  GEMINID_ASSIGN_OR_RETURN(os::Peer peer, os::PeerOf(connection));
+  Identity identity = identify_(peer);
+  return Client{std::move(peer), std::move(identity)};
 }
 
 absl::StatusOr<Client> Clients::OfCall(const base::UniqueFd& connection) const {
   if (needs_process_) return OfSession(connection);
-  absl::StatusOr<os::Peer> peer = os::CredentialsOf(connection);
-  if (!peer.ok()) return peer.status();
-  Identity identity = identify_(*peer);
-  return Client{*std::move(peer), std::move(identity)};
+  GEMINID_ASSIGN_OR_RETURN(os::Peer peer, os::CredentialsOf(connection));
+  Identity identity = identify_(peer);
+  return Client{std::move(peer), std::move(identity)};
 }
 
 }  // namespace geminid::service

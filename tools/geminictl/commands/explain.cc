@@ -31,10 +31,9 @@ absl::StatusOr<ChunkName> ParseChunkName(const std::string& text) {
   ChunkName name;
   const size_t slash = text.find('/');
   if (slash != std::string::npos) {
-    GEMINID_ASSIGN_OR_RETURN(const uint64_t session,
-                             base::ParseCount("the session in SESSION/CHUNK", text.substr(0, slash),
-                                              1, std::numeric_limits<uint64_t>::max()));
-    name.session = session;
+    GEMINID_ASSIGN_OR_RETURN(
+        name.session, base::ParseCount("the session in SESSION/CHUNK", text.substr(0, slash), 1,
+                                       std::numeric_limits<uint64_t>::max()));
   }
   const std::string chunk = slash == std::string::npos ? text : text.substr(slash + 1);
   GEMINID_ASSIGN_OR_RETURN(

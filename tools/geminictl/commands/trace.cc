@@ -163,9 +163,7 @@ absl::StatusOr<int> RunTraceSave(const Context& context, const TraceOptions& opt
                            DaemonClient::Connect(context.socket, context.timeout));
   GEMINID_ASSIGN_OR_RETURN(const uint64_t session, FindSession(client.get(), options.session));
   GEMINID_ASSIGN_OR_RETURN(const v1::TraceFile file, client->GetTrace(session));
-  if (absl::Status status = forecast::SaveTraceFile(options.file, file); !status.ok()) {
-    return status;
-  }
+  GEMINID_RETURN_IF_ERROR(forecast::SaveTraceFile(options.file, file));
   *context.err << "saved the trace of session " << session << " to " << options.file << "\n";
   return base::kExitOk;
 }

@@ -188,34 +188,33 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
                                                                          size_t activation_elements,
                                                                          Communicator& stages,
                                                                          Memory& memory) {
-  auto schedule = MakePipelineSchedule(shape, costs);
-  if (!schedule.ok()) return schedule.status();
+  GEMINID_ASSIGN_OR_RETURN(auto schedule, MakePipelineSchedule(shape, costs));
   if (stages.WorldSize() != shape.stages) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "a pipeline of %d stages needs as many ranks, not %d", shape.stages, stages.WorldSize()));
   }
   const int own = stages.Rank();
-  const size_t places = MostStageMessages(shape, *schedule, own);
+  const size_t places = MostStageMessages(shape, schedule, own);
   absl::StatusOr<FloatBlock> room = FloatBlock::Allocate(
       memory, "transfer buffers between the stages of a pipeline", places * activation_elements);
   GEMINID_RETURN_IF_ERROR(TellIfRefused(stages, room.status()));
   GEMINID_RETURN_IF_ERROR(stages.Barrier());  // no rank continues unless all have their memory
   std::map<int, Executor::Neighbour> neighbours;
   // Activations go one way and gradients the other, so each pair of neighbours has both directions.
-  for (auto& [route, stage_messages] : RoutesOf(shape, *schedule)) {
+  for (auto& [route, stage_messages] : RoutesOf(shape, schedule)) {
     const auto [from, to] = route;
     if (from != own && to != own) continue;
-    auto pair = stages.Subset(absl::StrCat("pipeline from ", from), std::array{from, to});
-    if (!pair.ok()) return pair.status();
+    GEMINID_ASSIGN_OR_RETURN(
+        auto pair, stages.Subset(absl::StrCat("pipeline from ", from), std::array{from, to}));
     Executor::Neighbour& neighbour = neighbours[from == own ? to : from];
     if (from == own) {
-      GEMINID_ASSIGN_OR_RETURN(neighbour.out, AsyncCommunicator::Start(*std::move(pair)));
+      GEMINID_ASSIGN_OR_RETURN(neighbour.out, AsyncCommunicator::Start(std::move(pair)));
     } else {
-      neighbour.in = *std::move(pair);
+      neighbour.in = std::move(pair);
       neighbour.arrivals = std::move(stage_messages);
     }
   }
-  return std::make_unique<Executor>(shape, *std::move(schedule), own, *std::move(room), places,
+  return std::make_unique<Executor>(shape, std::move(schedule), own, *std::move(room), places,
                                     std::move(neighbours));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/status_macros.h"
 #include "training/nn/parallel/stages/progress.h"
 #include "training/nn/parallel/stages/timeline.h"
 
@@ -193,13 +194,11 @@ absl::StatusOr<PipelineSchedule> ZeroBubbleSchedule(const PipelineShape& shape,
   PipelineSchedule shortest;
   double end = PipelineProgress::kNever;
   for (const GreedyParameters& parameters : AllHabits(shape)) {
-    auto schedule = Greedy(shape, costs, parameters).Run();
-    if (!schedule.ok()) return schedule.status();
-    const auto timeline = RunSchedule(shape, *schedule, costs);
-    if (!timeline.ok()) return timeline.status();
-    if (timeline->end < end) {
-      end = timeline->end;
-      shortest = *std::move(schedule);
+    GEMINID_ASSIGN_OR_RETURN(auto schedule, Greedy(shape, costs, parameters).Run());
+    GEMINID_ASSIGN_OR_RETURN(const auto timeline, RunSchedule(shape, schedule, costs));
+    if (timeline.end < end) {
+      end = timeline.end;
+      shortest = std::move(schedule);
     }
   }
   return shortest;

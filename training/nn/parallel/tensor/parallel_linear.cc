@@ -12,18 +12,17 @@ template <typename T>
 absl::StatusOr<std::unique_ptr<ParallelLinear<T>>> ParallelLinear<T>::Make(
     TensorGroups& groups, const LinearOptions& options, LinearScratch& scratch) {
   const TensorGrid& grid = groups.grid();
-  auto blocks = BlocksOf(grid, options.role, options.shape, groups.rank());
-  if (!blocks.ok()) return blocks.status();
+  GEMINID_ASSIGN_OR_RETURN(auto blocks, BlocksOf(grid, options.role, options.shape, groups.rank()));
   switch (grid.mode()) {
     case TensorMode::k1D:
       return absl::InvalidArgumentError("in 1D the blocks of a layer are a layer of their own");
     case TensorMode::k1DSequence:
-      return MakeLinear1DSequence<T>(groups, options, *blocks, scratch);
+      return MakeLinear1DSequence<T>(groups, options, blocks, scratch);
     case TensorMode::k2D:
     case TensorMode::k25D:
-      return MakeLinear2D<T>(groups, options, *blocks, scratch);
+      return MakeLinear2D<T>(groups, options, blocks, scratch);
     case TensorMode::k3D:
-      return MakeLinear3D<T>(groups, options, *blocks, scratch);
+      return MakeLinear3D<T>(groups, options, blocks, scratch);
   }
   return absl::InternalError("the tensor mode is unknown");
 }

@@ -110,9 +110,8 @@ absl::StatusOr<TensorGrid> TensorGrid::Make(TensorMode mode, int ranks, int dept
         absl::StrFormat("%d ranks do not make a %s grid%s; the nearest that do are %s", ranks,
                         Name(mode), depth == 1 ? "" : absl::StrCat(" of depth ", depth), nearest));
   }
-  auto mesh = Mesh::Make(AxesOf(mode, side, depth), ranks);
-  if (!mesh.ok()) return mesh.status();
-  return TensorGrid(mode, side, depth, *std::move(mesh));
+  GEMINID_ASSIGN_OR_RETURN(auto mesh, Mesh::Make(AxesOf(mode, side, depth), ranks));
+  return TensorGrid(mode, side, depth, std::move(mesh));
 }
 
 TensorGrid::TensorGrid(TensorMode mode, int side, int depth, Mesh mesh)

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-
 namespace geminid::base {
 
 // Both count from 1; columns are bytes.

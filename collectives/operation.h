@@ -3,7 +3,6 @@
 #define GEMINID_COLLECTIVES_OPERATION_H_
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 

@@ -10,7 +10,6 @@
 #define GEMINID_GPU_DRIVER_API_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 #if __has_include(<cuda.h>) && !defined(GEMINID_OWN_DRIVER_TYPES)

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 
 namespace geminid::gpu {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "client/c_api/arguments.h"
 #include "client/c_api/dlpack_tensor.h"

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/json_writer.h"
 #include "base/status_macros.h"

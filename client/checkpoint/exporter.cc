@@ -1,6 +1,5 @@
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 

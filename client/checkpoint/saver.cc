@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <utility>
 

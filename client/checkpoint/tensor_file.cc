@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <type_traits>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "client/disk/file_io.h"
 
-#include <utility>
-
 namespace geminid::disk {
 
 absl::StatusOr<std::unique_ptr<FileIo>> MakeFileIo(const FileIoOptions& options) {

@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"

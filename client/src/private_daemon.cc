@@ -21,7 +21,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/child_process.h"
 #include "base/deadline.h"
 #include "base/exit_code.h"

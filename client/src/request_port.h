@@ -2,7 +2,6 @@
 #ifndef GEMINID_CLIENT_SRC_REQUEST_PORT_H_
 #define GEMINID_CLIENT_SRC_REQUEST_PORT_H_
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>

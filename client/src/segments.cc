@@ -1,7 +1,5 @@
 #include "client/src/segments.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 

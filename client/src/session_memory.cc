@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/src/session_impl.h"
 #include "client/src/session_internal.h"

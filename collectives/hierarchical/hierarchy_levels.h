@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"

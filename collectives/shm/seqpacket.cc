@@ -5,7 +5,6 @@
 #include <sys/un.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"

@@ -6,12 +6,9 @@
 #include <poll.h>
 
 #include <chrono>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/deadline.h"
 #include "base/unique_fd.h"

@@ -3,7 +3,6 @@
 #define GEMINID_COLLECTIVES_SHM_SHM_MESSAGES_H_
 
 #include <cstddef>
-#include <cstdint>
 
 #include "absl/status/status.h"
 #include "collectives/operation.h"

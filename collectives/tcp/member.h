@@ -12,7 +12,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "base/deadline.h"
 #include "base/unique_fd.h"
 #include "collectives/failure.h"

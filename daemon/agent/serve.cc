@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/exit_status.h"
 #include "base/status_macros.h"

@@ -3,7 +3,6 @@
 #define GEMINID_DAEMON_CONFIG_DEVICE_LIST_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

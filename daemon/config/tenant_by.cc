@@ -1,6 +1,5 @@
 #include "daemon/config/tenant_by.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>

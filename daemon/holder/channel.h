@@ -2,8 +2,6 @@
 #ifndef GEMINID_DAEMON_HOLDER_CHANNEL_H_
 #define GEMINID_DAEMON_HOLDER_CHANNEL_H_
 
-#include <optional>
-
 #include "base/unique_fd.h"
 #include "daemon/holder/protocol.h"
 

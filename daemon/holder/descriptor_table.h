@@ -2,7 +2,6 @@
 #ifndef GEMINID_DAEMON_HOLDER_DESCRIPTOR_TABLE_H_
 #define GEMINID_DAEMON_HOLDER_DESCRIPTOR_TABLE_H_
 
-#include <cstddef>
 #include <map>
 #include <string>
 #include <utility>

@@ -2,8 +2,6 @@
 
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <utility>
 

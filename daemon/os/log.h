@@ -8,9 +8,7 @@
 #define GEMINID_DAEMON_OS_LOG_H_
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "daemon/os/journal.h"

@@ -3,7 +3,6 @@
 // what was loaded, so that the first touch of a page counts. The daemon is a private one.
 #include <benchmark/benchmark.h>
 
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <span>

@@ -3,7 +3,6 @@
 // them within one run. All together take 10 GiB, or 0.2 GiB in the smallest form.
 #include <benchmark/benchmark.h>
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>

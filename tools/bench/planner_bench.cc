@@ -1,7 +1,6 @@
 // Time to plan one iteration, by number of chunks. Each chunk is used twice, so 10 000 chunks are
 // 20 000 uses. The last lines fit n log n to the times of 1,000 to 20,000 chunks.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdint>
 
 #include "kernels/model/activation/gelu.h"

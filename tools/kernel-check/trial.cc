@@ -1,7 +1,6 @@
 #include "tools/kernel-check/trial.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "kernels/runtime/cuda/launcher.h"
 

@@ -3,7 +3,6 @@
 #ifndef GEMINID_TOOLS_KERNEL_CHECK_TRIAL_H_
 #define GEMINID_TOOLS_KERNEL_CHECK_TRIAL_H_
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,5 @@
 #include "training/engines/activation_choice.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 

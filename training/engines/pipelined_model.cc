@@ -1,6 +1,5 @@
 #include "training/engines/pipelined_model.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>

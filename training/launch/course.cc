@@ -1,6 +1,5 @@
 #include "training/launch/course.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

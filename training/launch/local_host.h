@@ -4,11 +4,9 @@
 
 #include <signal.h>
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"

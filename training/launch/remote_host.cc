@@ -14,11 +14,9 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/standard_streams.h"
 #include "base/status_macros.h"

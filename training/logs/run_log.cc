@@ -10,7 +10,6 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

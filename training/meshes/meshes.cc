@@ -1,7 +1,6 @@
 #include "training/meshes/meshes.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 

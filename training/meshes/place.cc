@@ -1,7 +1,5 @@
 #include "training/meshes/place.h"
 
-#include <utility>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

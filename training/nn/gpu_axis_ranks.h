@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "geminid/communicator.h"
 #include "training/nn/gpu_queue.h"
 #include "training/nn/parallel/axis_ranks.h"

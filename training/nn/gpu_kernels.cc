@@ -3,7 +3,6 @@
 #include <memory>
 #include <type_traits>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "gpu/library_search.h"

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "kernels/model/activation/gelu.h"
 #include "kernels/model/activation/gelu_erf.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <type_traits>
 
 #include "base/status_macros.h"
 #include "kernels/model/cross_entropy/cross_entropy.h"

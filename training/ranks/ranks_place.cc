@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "training/ranks/share_offer.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"

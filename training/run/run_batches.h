@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "client/zero/step/step_gradients.h"

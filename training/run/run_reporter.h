@@ -2,7 +2,6 @@
 #ifndef GEMINID_TRAINING_RUN_RUN_REPORTER_H_
 #define GEMINID_TRAINING_RUN_RUN_REPORTER_H_
 
-#include <cstdint>
 #include <optional>
 #include <string>
 

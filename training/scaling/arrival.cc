@@ -1,7 +1,5 @@
 #include "training/scaling/arrival.h"
 
-#include <cstdint>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/bytes.h"

@@ -1,7 +1,6 @@
 #include "training/scaling/spread_state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/status_macros.h"

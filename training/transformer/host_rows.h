@@ -4,7 +4,6 @@
 #define GEMINID_TRAINING_TRANSFORMER_HOST_ROWS_H_
 
 #include <type_traits>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

@@ -1,7 +1,6 @@
 #include "training/transformer/mlp_columns.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "base/status_macros.h"
 #include "training/transformer/host_rows.h"

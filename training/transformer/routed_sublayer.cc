@@ -1,7 +1,6 @@
 #include "training/transformer/routed_sublayer.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"

@@ -4,9 +4,7 @@
 #define GEMINID_TRAINING_TRANSFORMER_TENSOR_LAYERS_H_
 
 #include <memory>
-#include <span>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "training/models/model_config.h"
 #include "training/nn/blocks.h"

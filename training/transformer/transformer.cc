@@ -1,7 +1,6 @@
 #include "training/transformer/transformer.h"
 
 #include <utility>
-#include <vector>
 
 #include "base/status_macros.h"
 #include "training/nn/compute.h"

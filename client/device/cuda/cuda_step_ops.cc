@@ -1,6 +1,5 @@
 // Steps of optimizers on a GPU's memory.
 #include <algorithm>
-#include <utility>
 
 #include "client/device/cuda/cuda_ops.h"
 #include "client/device/segment_arrays.h"

@@ -3,7 +3,6 @@
 #ifndef GEMINID_CLIENT_ZERO_CORE_GRADIENT_BOOK_H_
 #define GEMINID_CLIENT_ZERO_CORE_GRADIENT_BOOK_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,6 +1,5 @@
 // Operators, and what the engine does between them.
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

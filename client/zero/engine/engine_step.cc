@@ -1,7 +1,6 @@
 // Micro-batches, and the end of steps.
 #include <cmath>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"

@@ -4,7 +4,6 @@
 #define GEMINID_CLIENT_ZERO_RANKS_CHUNK_COLLECTIVES_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 

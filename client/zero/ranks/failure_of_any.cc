@@ -1,9 +1,7 @@
 #include "client/zero/ranks/failure_of_any.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

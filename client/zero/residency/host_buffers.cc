@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace geminid::zero {
 
 absl::StatusOr<ChunkHandle> HostBuffers::Take(uint32_t chunk, uint64_t bytes) {

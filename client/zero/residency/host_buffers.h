@@ -4,10 +4,8 @@
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_HOST_BUFFERS_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_HOST_BUFFERS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"

@@ -1,7 +1,6 @@
 // Gathers weights onto the device, and moves chunks that must make room.
 #include <functional>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"

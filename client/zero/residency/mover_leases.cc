@@ -1,5 +1,4 @@
 // Which chunks operators hold on the device, and until when streams use them.
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

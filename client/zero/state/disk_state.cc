@@ -1,6 +1,5 @@
 #include "client/zero/state/disk_state.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "client/zero/basics/compute.h"
 #include "client/zero/basics/layout.h"
 #include "client/zero/state/disk_count.h"

@@ -6,7 +6,6 @@
 #ifndef GEMINID_CLIENT_ZERO_UPDATE_DISK_UPDATES_H_
 #define GEMINID_CLIENT_ZERO_UPDATE_DISK_UPDATES_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 

@@ -4,7 +4,6 @@
 #define GEMINID_CLIENT_ZERO_UPDATE_GRANULE_OPTIMIZER_H_
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 

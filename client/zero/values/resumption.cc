@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/zero/basics/crash_points.h"
 #include "client/zero/update/disk_updates.h"

@@ -1,7 +1,5 @@
 #include "daemon/core/chunks/extent_allocator.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 

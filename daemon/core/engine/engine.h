@@ -17,7 +17,6 @@
 #ifndef GEMINID_DAEMON_CORE_ENGINE_ENGINE_H_
 #define GEMINID_DAEMON_CORE_ENGINE_ENGINE_H_
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>

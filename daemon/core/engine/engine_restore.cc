@@ -3,7 +3,6 @@
 // Each session is first rebuilt by itself and charged for its memory. Both may fail, and then only
 // half-done evictions in its records have changed. Then it is entered into the state that all
 // sessions share. If one of its transfers is invalid, the whole session ends.
-#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

@@ -1,5 +1,4 @@
 // Snapshots for the operator: plain values, copied out.
-#include <algorithm>
 
 #include "daemon/core/engine/engine.h"
 #include "daemon/core/engine/engine_state.h"

@@ -12,7 +12,6 @@
 #include <optional>
 #include <queue>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "daemon/core/chunks/covered_ranges.h"

@@ -16,7 +16,6 @@
 #define GEMINID_DAEMON_CORE_RECORDS_SESSION_BOOKS_H_
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,7 +23,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/core/basics/ids.h"
 #include "daemon/core/basics/time.h"

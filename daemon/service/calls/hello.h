@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "daemon/core/engine/engine.h"

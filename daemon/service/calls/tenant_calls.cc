@@ -1,6 +1,5 @@
 #include "daemon/service/calls/tenant_calls.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -15,10 +15,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "daemon/core/transfers/token_bucket.h"
 #include "daemon/metrics/call_times.h"

@@ -6,7 +6,6 @@
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_ENTRANCE_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_ENTRANCE_H_
 
-#include <atomic>
 #include <memory>
 #include <thread>
 

@@ -16,7 +16,6 @@
 #include <set>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 #include "daemon/os/event_loop.h"

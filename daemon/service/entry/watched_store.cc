@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "daemon/os/log.h"
 
 namespace geminid::service {

@@ -1,7 +1,6 @@
 #include "daemon/service/sessions/request_pump.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,5 @@
 #include "daemon/service/sessions/restorer.h"
 
-#include <memory>
 #include <set>
 #include <string>
 

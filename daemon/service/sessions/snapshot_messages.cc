@@ -1,6 +1,5 @@
 #include "daemon/service/sessions/snapshot_messages.h"
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace geminid::service {

@@ -2,8 +2,6 @@
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SNAPSHOT_MESSAGES_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SNAPSHOT_MESSAGES_H_
 
-#include <map>
-
 #include "daemon/core/engine/engine.h"
 #include "daemon/gpus/gpu_agent.h"
 #include "daemon/service/sessions/client_session.h"

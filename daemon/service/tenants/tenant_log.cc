@@ -1,7 +1,5 @@
 #include "daemon/service/tenants/tenant_log.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "daemon/os/event.h"
 

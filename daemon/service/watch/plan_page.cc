@@ -1,7 +1,6 @@
 #include "daemon/service/watch/plan_page.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <vector>
 

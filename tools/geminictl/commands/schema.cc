@@ -1,6 +1,5 @@
 #include "tools/geminictl/commands/schema.h"
 
-#include <initializer_list>
 #include <map>
 #include <utility>
 #include <vector>

@@ -1,10 +1,8 @@
 #include "tools/geminictl/program/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <limits>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/command_line.h"
 #include "base/flag_values.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"

@@ -3,10 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tools/gpu-verify/device.h"

@@ -4,7 +4,6 @@
 #include <sys/epoll.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>

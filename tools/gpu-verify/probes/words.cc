@@ -1,6 +1,5 @@
 // Words in shared host memory, written and awaited by streams: G16, G17, G18.
 #include <atomic>
-#include <cstring>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "tools/trainer/flags/run_terms.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <iterator>

@@ -2,10 +2,8 @@
 #ifndef GEMINID_TRAINING_NN_PARALLEL_HOST_LAYER_MATH_H_
 #define GEMINID_TRAINING_NN_PARALLEL_HOST_LAYER_MATH_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "training/nn/parallel/layer_math.h"

@@ -3,8 +3,6 @@
 #ifndef GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_EXCHANGE_TRAFFIC_H_
 #define GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_EXCHANGE_TRAFFIC_H_
 
-#include <cstddef>
-
 namespace geminid::collectives {
 
 // The elements that a rank receives in one exchange, to heads or to tokens, of a tensor of

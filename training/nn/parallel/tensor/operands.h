@@ -7,7 +7,6 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

@@ -25,7 +25,6 @@
 
 #include <memory>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "training/nn/parallel/tensor/parallel_embedding.h"
 
-#include <utility>
-
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "training/nn/parallel/tensor/block_size.h"

@@ -107,13 +107,6 @@ class CaseMaker {
     Add(from, nullptr, sizeof(T));
     return from;
   }
-  template <typename From, typename To>
-  std::pair<From*, To*> Conversion() {
-    From* const from = Input<From>();
-    To* const to = arena_.Take<To>(kParameters);
-    Add(nullptr, to, sizeof(To));
-    return {from, to};
-  }
   float* Scratch() { return arena_.Take<float>(kParameters); }
 
   template <typename Body>

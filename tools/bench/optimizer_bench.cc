@@ -19,8 +19,6 @@
 
 #include "hwy/targets.h"
 #include "kernels/numeric/accumulate/accumulate.h"
-#include "kernels/numeric/cast/cast.h"
-#include "kernels/numeric/norm/cast_norm.h"
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/optimizers/adamw/adamw.h"
 #include "kernels/runtime/parallel/thread_pool.h"
@@ -32,7 +30,6 @@ namespace geminid {
 namespace {
 
 using kernels::BFloat16;
-using kernels::Float16;
 using kernels::Granule;
 using kernels::Status;
 using kernels::ThreadPool;
@@ -129,17 +126,6 @@ Case Unfused() {
     }
   };
   return c;
-}
-
-template <typename From, typename To>
-Case Convert(Status (*convert)(const From*, size_t, To*, kernels::SquareSum*)) {
-  CaseMaker make;
-  const auto arrays = make.Conversion<From, To>();
-  return make.Make(true, [=](const Granule& g) {
-    kernels::SquareSum total;
-    Require(convert(arrays.first + g.begin, g.end - g.begin, arrays.second + g.begin, &total));
-    benchmark::DoNotOptimize(total);
-  });
 }
 
 template <typename T>
@@ -291,14 +277,6 @@ void RegisterAgainstTraffic() {
   AgainstTraffic("MasterOutOfPlace", [] { return Master(false); });
   AgainstTraffic("HalfMomentsInPlace", [] { return HalfMoments(true); });
   AgainstTraffic("HalfMomentsOutOfPlace", [] { return HalfMoments(false); });
-  AgainstTraffic("NormCast<fp32,bf16>",
-                 [] { return Convert(kernels::CastToBFloat16AndAddSquares); });
-  AgainstTraffic("NormCast<fp32,fp16>",
-                 [] { return Convert(kernels::CastToFloat16AndAddSquares); });
-  AgainstTraffic("NormCast<bf16,fp32>",
-                 [] { return Convert<BFloat16, float>(kernels::CastToFloatAndAddSquares); });
-  AgainstTraffic("NormCast<fp16,fp32>",
-                 [] { return Convert<Float16, float>(kernels::CastToFloatAndAddSquares); });
   AgainstTraffic("Norm<bf16>", [] { return SquareSum<BFloat16>(); });
   AgainstTraffic("Norm<fp32>", [] { return SquareSum<float>(); });
   AgainstTraffic("Accumulate<bf16>", [] { return Accumulate(); });
@@ -332,9 +310,6 @@ void RegisterInCache() {
   InCache("SplitInPlace<bf16>", [] { return Split<BFloat16>(true); });
   InCache("MasterInPlace", [] { return Master(true); });
   InCache("HalfMomentsInPlace", [] { return HalfMoments(true); });
-  InCache("NormCast<fp32,bf16>", [] { return Convert(kernels::CastToBFloat16AndAddSquares); });
-  InCache("NormCast<bf16,fp32>",
-          [] { return Convert<BFloat16, float>(kernels::CastToFloatAndAddSquares); });
 }
 
 void RegisterOnAvx2() {

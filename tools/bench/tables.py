@@ -108,11 +108,7 @@ ADAMW = (("split master, bf16 gradient, in place", "SplitInPlace<bf16>"),
          ("split master, fp32 gradient, out of place", "SplitOutOfPlace<fp32>"),
          ("fp32 master, in place", "MasterInPlace"), ("fp32 master, out of place", "MasterOutOfPlace"),
          ("bf16 moments, split master, in place", "HalfMomentsInPlace"))
-OTHER_KERNELS = (("cast fp32 to bf16 with norm and overflow", "NormCast<fp32,bf16>"),
-                 ("cast fp32 to fp16 with norm and overflow", "NormCast<fp32,fp16>"),
-                 ("cast bf16 to fp32 with norm and overflow", "NormCast<bf16,fp32>"),
-                 ("cast fp16 to fp32 with norm and overflow", "NormCast<fp16,fp32>"),
-                 ("norm and overflow, bf16", "Norm<bf16>"), ("norm and overflow, fp32", "Norm<fp32>"),
+OTHER_KERNELS = (("norm and overflow, bf16", "Norm<bf16>"), ("norm and overflow, fp32", "Norm<fp32>"),
                  ("accumulation of bf16", "Accumulate<bf16>"))
 FORMS = (("bf16 in and out over fp32 master, per byte, in place", "SplitInPlace<bf16>/vs_MasterInPlace"),
          ("the same, out of place", "SplitOutOfPlace<bf16>/vs_MasterOutOfPlace"),

@@ -9,17 +9,30 @@
 #include "hwy/highway.h"
 #include "kernels/numeric/norm/block_tree.h"
 #include "kernels/numeric/norm/norm.h"
-#include "kernels/numeric/norm/norm_rows.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/half_lanes-inl.h"
 #include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
 #include "kernels/runtime/simd/lanes-inl.h"
 
+// Sums must stay in registers: -O2 alone does not unroll loops over them. Not under the address
+// sanitizer, whose checks of the unrolled loops take the compiler many minutes.
+#undef GEMINID_UNROLL_ROW
+#if defined(__SANITIZE_ADDRESS__)
+#define GEMINID_UNROLL_ROW
+#elif defined(__clang__)
+#define GEMINID_UNROLL_ROW _Pragma("clang loop unroll(full)")
+#else
+#define GEMINID_UNROLL_ROW _Pragma("GCC unroll 16")
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 namespace {
+
+// How far ahead rows are prefetched: hardware prefetchers stop at the ends of pages.
+constexpr size_t kNormPrefetchElements = 512;
 
 // sum + Lanes(d) squares. A square is exact in float64, so fused or not the bits are the same.
 template <class D, typename T, class V = hn::Vec<D>>

@@ -19,9 +19,8 @@ template <typename Arrays, typename Visit>
 void ForEach(Arrays& arrays, Visit visit) {
   const bool split = arrays.form == WeightForm::kSplit;
   if (!split) visit(arrays.master);
-  if (split || arrays.form == WeightForm::kFloatAndBFloat16) visit(arrays.bfloat16);
+  if (split) visit(arrays.bfloat16);
   if (split) visit(arrays.remainder);
-  if (arrays.form == WeightForm::kFloatAndFloat16) visit(arrays.float16);
   if (arrays.state_form == StateForm::kBFloat16) {
     for (auto& state : arrays.small_state) visit(state);
   } else {

@@ -11,7 +11,6 @@
 namespace geminid::kernel_check {
 
 using kernels::BFloat16;
-using kernels::Float16;
 using kernels::GradientArray;
 using kernels::GradientType;
 using kernels::ParameterArrays;
@@ -42,37 +41,13 @@ float RandomValue(std::mt19937_64& random, float scale) {
 
 }  // namespace
 
-const char* FormName(WeightForm form) {
-  switch (form) {
-    case WeightForm::kFloat:
-      return "fp32";
-    case WeightForm::kSplit:
-      return "split";
-    case WeightForm::kFloatAndBFloat16:
-      return "fp32+bf16";
-    case WeightForm::kFloatAndFloat16:
-      return "fp32+fp16";
-  }
-  return "unknown";
-}
+const char* FormName(WeightForm form) { return form == WeightForm::kFloat ? "fp32" : "split"; }
 
 const char* GradientTypeName(GradientType type) {
-  switch (type) {
-    case GradientType::kFloat:
-      return "fp32";
-    case GradientType::kBFloat16:
-      return "bf16";
-    case GradientType::kFloat16:
-      return "fp16";
-  }
-  return "unknown";
+  return type == GradientType::kFloat ? "fp32" : "bf16";
 }
 
 size_t GradientBytes(GradientType type) { return type == GradientType::kFloat ? 4 : 2; }
-
-size_t WeightBytes(WeightForm form) {
-  return form == WeightForm::kFloat || form == WeightForm::kSplit ? 4 : 6;
-}
 
 size_t StateBytes(StateForm form) {
   return form == StateForm::kFloat ? sizeof(float) : sizeof(BFloat16);
@@ -91,8 +66,6 @@ Layout::Layout(WeightForm form, GradientType type, StateForm state_form, int sta
     Add("remainder", sizeof(int16_t));
   } else {
     Add("master", sizeof(float));
-    if (form == WeightForm::kFloatAndBFloat16) Add("bfloat16", sizeof(BFloat16));
-    if (form == WeightForm::kFloatAndFloat16) Add("float16", sizeof(Float16));
   }
   for (int s = 0; s < states; ++s) Add(s == 0 ? "state 0" : "state 1", StateBytes(state_form));
   gradient_at_ = bytes_;
@@ -118,7 +91,6 @@ ParameterArrays Layout::Arrays(std::byte* base) const {
     const std::string name = part.name;
     if (name == "master") arrays.master = reinterpret_cast<float*>(at);
     if (name == "bfloat16") arrays.bfloat16 = reinterpret_cast<BFloat16*>(at);
-    if (name == "float16") arrays.float16 = reinterpret_cast<Float16*>(at);
     if (name == "remainder") arrays.remainder = reinterpret_cast<int16_t*>(at);
     if (!name.starts_with("state")) continue;
     if (state_form_ == StateForm::kFloat) arrays.state[state++] = reinterpret_cast<float*>(at);
@@ -161,7 +133,6 @@ std::vector<std::byte> Layout::RandomBytes(uint64_t seed) const {
     const auto put = [at](auto value) { std::memcpy(at, &value, sizeof(value)); };
     if (type_ == GradientType::kFloat) put(gradient);
     if (type_ == GradientType::kBFloat16) put(BFloat16::FromFloat(gradient));
-    if (type_ == GradientType::kFloat16) put(Float16::FromFloat(std::min(gradient, 6e4F)));
   }
   return bytes;
 }

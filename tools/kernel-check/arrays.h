@@ -16,8 +16,7 @@ const char* FormName(kernels::WeightForm form);
 const char* GradientTypeName(kernels::GradientType type);
 size_t GradientBytes(kernels::GradientType type);
 
-// Bytes of one parameter's weights in a form, and of one of its states.
-size_t WeightBytes(kernels::WeightForm form);
+// Bytes of one state of a parameter.
 size_t StateBytes(kernels::StateForm form);
 
 // `count` parameters: weights, states and gradient lie one after the other in one block of

@@ -26,7 +26,7 @@ struct Variant {
   GradientType type;
   bool in_place;
   size_t shift_bytes;
-  StateForm state_form = StateForm::kFloat;
+  StateForm state_form;
 
   std::string Name() const {
     return std::string(FormName(form)) + " weights, " + GradientTypeName(type) + " gradients, " +
@@ -35,30 +35,14 @@ struct Variant {
   }
 };
 
-// Variants of steps with state in bf16: the forms that training has on a device.
-std::vector<Variant> SmallStateVariants() {
+// The forms that training has on a device.
+std::vector<Variant> Variants(StateForm state_form) {
   std::vector<Variant> all;
   for (WeightForm form : {WeightForm::kFloat, WeightForm::kSplit}) {
     for (GradientType type : {GradientType::kFloat, GradientType::kBFloat16}) {
       for (bool in_place : {true, false}) {
         for (size_t shift_bytes : {size_t{0}, kOffWordBytes}) {
-          all.push_back({form, type, in_place, shift_bytes, StateForm::kBFloat16});
-        }
-      }
-    }
-  }
-  return all;
-}
-
-std::vector<Variant> Variants() {
-  std::vector<Variant> all;
-  for (WeightForm form : {WeightForm::kFloat, WeightForm::kSplit, WeightForm::kFloatAndBFloat16,
-                          WeightForm::kFloatAndFloat16}) {
-    for (GradientType type :
-         {GradientType::kFloat, GradientType::kBFloat16, GradientType::kFloat16}) {
-      for (bool in_place : {true, false}) {
-        for (size_t shift_bytes : {size_t{0}, kOffWordBytes}) {
-          all.push_back({form, type, in_place, shift_bytes});
+          all.push_back({form, type, in_place, shift_bytes, state_form});
         }
       }
     }
@@ -148,8 +132,9 @@ double Speed(const StepCase& one, size_t count) {
     if (one.cuda_step(tensor) != Status::kOk) return 0;
   }
   const double seconds = timer.StopSeconds();
-  const size_t state_bytes = WeightBytes(WeightForm::kSplit) +
-                             static_cast<size_t>(one.states) * StateBytes(one.state_form);
+  constexpr size_t kWeightBytes = 4;  // of WeightForm::kSplit
+  const size_t state_bytes =
+      kWeightBytes + static_cast<size_t>(one.states) * StateBytes(one.state_form);
   const size_t step_bytes =
       state_bytes * static_cast<size_t>(one.state_reads + 1) +
       GradientBytes(GradientType::kBFloat16) * static_cast<size_t>(one.gradient_reads);
@@ -162,8 +147,7 @@ Finding CheckStep(const StepCase& one, size_t timed_count) {
   Finding finding;
   finding.name = one.name;
   finding.passed = true;
-  const bool small = one.state_form == StateForm::kBFloat16;
-  for (const Variant& variant : small ? SmallStateVariants() : Variants()) {
+  for (const Variant& variant : Variants(one.state_form)) {
     finding.detail = Difference(one, variant);
     if (!finding.detail.empty()) {
       finding.passed = false;

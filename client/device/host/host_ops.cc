@@ -60,7 +60,6 @@ kernels::Segment HostOps::OnHost(const kernels::Segment& segment) const {
   kernels::ConstParameterArrays& arrays = there.arrays;
   arrays.master = OnHost(arrays.master);
   arrays.bfloat16 = OnHost(arrays.bfloat16);
-  arrays.float16 = OnHost(arrays.float16);
   arrays.remainder = OnHost(arrays.remainder);
   for (const float*& state : arrays.state) state = OnHost(state);
   for (const BFloat16*& state : arrays.small_state) state = OnHost(state);
@@ -72,7 +71,6 @@ kernels::ParameterArrays HostOps::OnHost(const kernels::ParameterArrays& arrays)
   kernels::ParameterArrays there = arrays;
   there.master = OnHost(arrays.master);
   there.bfloat16 = OnHost(arrays.bfloat16);
-  there.float16 = OnHost(arrays.float16);
   there.remainder = OnHost(arrays.remainder);
   for (float*& state : there.state) state = OnHost(state);
   for (BFloat16*& state : there.small_state) state = OnHost(state);

@@ -45,7 +45,6 @@ Status CheckGradient(const GradientArray& gradient, size_t count) {
     case GradientType::kFloat:
       return CheckBuffer(Buffer::Of(static_cast<const float*>(gradient.data), count));
     case GradientType::kBFloat16:
-    case GradientType::kFloat16:
       return CheckBuffer(Buffer::Of(static_cast<const uint16_t*>(gradient.data), count));
   }
   return Status::kUnsupported;

@@ -286,8 +286,7 @@ bool CanStream(const ConstParameterArrays& from, const ParameterArrays& to) {
 
 bool HasSmallMomentsLoop(const ParameterArrays& arrays, const GradientArray& gradient) {
   if (arrays.state_form != StateForm::kBFloat16) return false;
-  if (arrays.form == WeightForm::kFloat) return gradient.type == GradientType::kFloat;
-  return arrays.form == WeightForm::kSplit && gradient.type != GradientType::kFloat16;
+  return arrays.form == WeightForm::kSplit || gradient.type == GradientType::kFloat;
 }
 
 void AdamWSmallMoments(const AdamWCoefficients& k, const ConstParameterArrays& old_arrays,

@@ -39,7 +39,7 @@ bool OnLine(const void* p) { return reinterpret_cast<uintptr_t>(p) % kLineBytes 
 
 // Whether every array is null or starts a line.
 bool AllOnLine(const ParameterArrays& a, int states) {
-  bool on_line = OnLine(a.master) && OnLine(a.bfloat16) && OnLine(a.float16) && OnLine(a.remainder);
+  bool on_line = OnLine(a.master) && OnLine(a.bfloat16) && OnLine(a.remainder);
   for (int s = 0; s < states; ++s) {
     on_line = on_line && OnLine(a.state[s]) && OnLine(a.small_state[s]);
   }
@@ -51,8 +51,7 @@ ParameterArrays OfForm(ParameterArrays a) {
   const bool split = a.form == WeightForm::kSplit;
   if (split) a.master = nullptr;
   if (!split) a.remainder = nullptr;
-  if (!split && a.form != WeightForm::kFloatAndBFloat16) a.bfloat16 = nullptr;
-  if (a.form != WeightForm::kFloatAndFloat16) a.float16 = nullptr;
+  if (!split) a.bfloat16 = nullptr;
   const bool small = a.state_form == StateForm::kBFloat16;
   for (float*& state : a.state) state = small ? nullptr : state;
   for (BFloat16*& state : a.small_state) state = small ? state : nullptr;

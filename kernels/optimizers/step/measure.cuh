@@ -83,8 +83,7 @@ __device__ inline float LoadMasterElement(const SplitWeight& from, size_t at) {
   return std::bit_cast<float>(JoinMasterBits({from.old_weight[at], from.old_remainder[at]}));
 }
 // 0 if there are no weights.
-template <typename Working>
-__device__ float LoadMasterElement(const MasterWeight<Working>& from, size_t at) {
+__device__ inline float LoadMasterElement(const MasterWeight& from, size_t at) {
   return from.old_weight == nullptr ? 0.0F : from.old_weight[at];
 }
 
@@ -203,13 +202,11 @@ struct MeasureRow {
 };
 
 // Names the kernels that measure a rule: those of its blocks, and separately of its columns.
-#define GEMINID_MEASURE_KERNELS_OF(what, name, Kernel, Rule)                                       \
-  GEMINID_KERNEL(geminid_##name##_##what##_fp32_fp32, Kernel<Rule, MasterWeight<void>, float>);    \
-  GEMINID_KERNEL(geminid_##name##_##what##_fp32_bf16, Kernel<Rule, MasterWeight<void>, BFloat16>); \
-  GEMINID_KERNEL(geminid_##name##_##what##_fp32_fp16, Kernel<Rule, MasterWeight<void>, Float16>);  \
-  GEMINID_KERNEL(geminid_##name##_##what##_split_fp32, Kernel<Rule, SplitWeight, float>);          \
-  GEMINID_KERNEL(geminid_##name##_##what##_split_bf16, Kernel<Rule, SplitWeight, BFloat16>);       \
-  GEMINID_KERNEL(geminid_##name##_##what##_split_fp16, Kernel<Rule, SplitWeight, Float16>)
+#define GEMINID_MEASURE_KERNELS_OF(what, name, Kernel, Rule)                                 \
+  GEMINID_KERNEL(geminid_##name##_##what##_fp32_fp32, Kernel<Rule, MasterWeight, float>);    \
+  GEMINID_KERNEL(geminid_##name##_##what##_fp32_bf16, Kernel<Rule, MasterWeight, BFloat16>); \
+  GEMINID_KERNEL(geminid_##name##_##what##_split_fp32, Kernel<Rule, SplitWeight, float>);    \
+  GEMINID_KERNEL(geminid_##name##_##what##_split_bf16, Kernel<Rule, SplitWeight, BFloat16>)
 #define GEMINID_MEASURE_KERNELS(name, ...) \
   using name##_measured = __VA_ARGS__;     \
   GEMINID_MEASURE_KERNELS_OF(blocks, name, MeasureBlocks, name##_measured)
@@ -274,8 +271,6 @@ Status MeasureWithWeight(const Rule& rule, const Measured& what, double* workspa
       return LaunchMeasure<kColumns, Weight, float>(rule, what, workspace, targets, stream);
     case GradientType::kBFloat16:
       return LaunchMeasure<kColumns, Weight, BFloat16>(rule, what, workspace, targets, stream);
-    case GradientType::kFloat16:
-      return LaunchMeasure<kColumns, Weight, Float16>(rule, what, workspace, targets, stream);
   }
   return Status::kInvalidShape;
 }
@@ -291,8 +286,7 @@ Status Measure(const Rule& rule, const Measured& what, double* workspace, size_t
   if (what.arrays.form == WeightForm::kSplit) {
     return MeasureWithWeight<kColumns, SplitWeight>(rule, what, workspace, targets, stream);
   }
-  // For the other forms only the masters are read.
-  return MeasureWithWeight<kColumns, MasterWeight<void>>(rule, what, workspace, targets, stream);
+  return MeasureWithWeight<kColumns, MasterWeight>(rule, what, workspace, targets, stream);
 }
 
 // The same for ScaledGradientRule, which several optimizers measure.

@@ -33,18 +33,13 @@ struct SplitWeight {
         new_weight(t.new_arrays.bfloat16),
         new_remainder(t.new_arrays.remainder) {}
 };
-// ... or whole, with the value that training uses beside it unless Working is void.
-template <typename Working>
+// ... or whole.
 struct MasterWeight {
   const float* old_weight;
   float* new_weight;
-  Working* working = nullptr;
 
   explicit MasterWeight(const CudaTensor& t)
-      : old_weight(t.old_arrays.master), new_weight(t.new_arrays.master) {
-    if constexpr (std::is_same_v<Working, BFloat16>) working = t.new_arrays.bfloat16;
-    if constexpr (std::is_same_v<Working, Float16>) working = t.new_arrays.float16;
-  }
+      : old_weight(t.old_arrays.master), new_weight(t.new_arrays.master) {}
 };
 
 __device__ inline void LoadMaster(const SplitWeight& from, size_t at, bool words, unsigned count,
@@ -59,9 +54,8 @@ __device__ inline void LoadMaster(const SplitWeight& from, size_t at, bool words
         std::bit_cast<float>(JoinMasterBits({weight.element[i], remainder.element[i]}));
   }
 }
-template <typename Working>
-__device__ void LoadMaster(const MasterWeight<Working>& from, size_t at, bool words, unsigned count,
-                           Pack<float>* master) {
+__device__ inline void LoadMaster(const MasterWeight& from, size_t at, bool words, unsigned count,
+                                  Pack<float>* master) {
   LoadPack(from.old_weight + at, words, count, master);
 }
 
@@ -78,18 +72,9 @@ __device__ inline void StoreMaster(const Pack<float>& master, size_t at, bool wo
   StorePack(weight, words, count, to.new_weight + at);
   StorePack(remainder, words, count, to.new_remainder + at);
 }
-template <typename Working>
-__device__ void StoreMaster(const Pack<float>& master, size_t at, bool words, unsigned count,
-                            const MasterWeight<Working>& to) {
+__device__ inline void StoreMaster(const Pack<float>& master, size_t at, bool words, unsigned count,
+                                   const MasterWeight& to) {
   StorePack(master, words, count, to.new_weight + at);
-  if constexpr (!std::is_void_v<Working>) {
-    Pack<Working> rounded;
-#pragma unroll
-    for (unsigned i = 0; i < kVector; ++i) {
-      rounded.element[i] = Working::FromFloat(master.element[i]);
-    }
-    StorePack(rounded, words, count, to.working + at);
-  }
 }
 
 // A rule that does not depend on the index of an element.
@@ -136,8 +121,7 @@ struct Tensor {
 
   static bool WeightsLieOnWords(const CudaTensor& t) {
     const auto all = [](const auto& a) {
-      return LiesOnWord(a.master) && LiesOnWord(a.bfloat16) && LiesOnWord(a.float16) &&
-             LiesOnWord(a.remainder);
+      return LiesOnWord(a.master) && LiesOnWord(a.bfloat16) && LiesOnWord(a.remainder);
     };
     return all(t.old_arrays) && all(t.new_arrays);
   }
@@ -252,16 +236,13 @@ struct UpdateTensors {
 };
 
 // Names the kernels of a rule in all forms: geminid_NAME_WEIGHTS_GRADIENTS.
-#define GEMINID_UPDATE_KERNELS_OF(name, Rule, Weight)                 \
-  GEMINID_KERNEL(name##_fp32, UpdateTensors<Rule, Weight, float>);    \
-  GEMINID_KERNEL(name##_bf16, UpdateTensors<Rule, Weight, BFloat16>); \
-  GEMINID_KERNEL(name##_fp16, UpdateTensors<Rule, Weight, Float16>)
-#define GEMINID_UPDATE_KERNELS(name, ...)                                                         \
-  using name##_rule = __VA_ARGS__;                                                                \
-  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_fp32, name##_rule, MasterWeight<void>);              \
-  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_split, name##_rule, SplitWeight);                    \
-  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_fp32_and_bf16, name##_rule, MasterWeight<BFloat16>); \
-  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_fp32_and_fp16, name##_rule, MasterWeight<Float16>)
+#define GEMINID_UPDATE_KERNELS_OF(name, Rule, Weight)              \
+  GEMINID_KERNEL(name##_fp32, UpdateTensors<Rule, Weight, float>); \
+  GEMINID_KERNEL(name##_bf16, UpdateTensors<Rule, Weight, BFloat16>)
+#define GEMINID_UPDATE_KERNELS(name, ...)                                      \
+  using name##_rule = __VA_ARGS__;                                             \
+  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_fp32, name##_rule, MasterWeight); \
+  GEMINID_UPDATE_KERNELS_OF(geminid_##name##_split, name##_rule, SplitWeight)
 
 template <class Weight, typename Gradient, class RuleOf>
 Status Launch(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, CudaStream stream) {
@@ -291,8 +272,6 @@ Status LaunchWithWeight(const RuleOf& rule_of, const CudaTensor* tensors, size_t
       return Launch<Weight, float>(rule_of, tensors, count, stream);
     case GradientType::kBFloat16:
       return Launch<Weight, BFloat16>(rule_of, tensors, count, stream);
-    case GradientType::kFloat16:
-      return Launch<Weight, Float16>(rule_of, tensors, count, stream);
   }
   return Status::kInvalidShape;
 }
@@ -319,13 +298,9 @@ Status Update(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, Cu
   if (count == 0) return Status::kOk;
   switch (tensors[0].new_arrays.form) {
     case WeightForm::kFloat:
-      return LaunchWithWeight<MasterWeight<void>>(rule_of, tensors, count, stream);
+      return LaunchWithWeight<MasterWeight>(rule_of, tensors, count, stream);
     case WeightForm::kSplit:
       return LaunchWithWeight<SplitWeight>(rule_of, tensors, count, stream);
-    case WeightForm::kFloatAndBFloat16:
-      return LaunchWithWeight<MasterWeight<BFloat16>>(rule_of, tensors, count, stream);
-    case WeightForm::kFloatAndFloat16:
-      return LaunchWithWeight<MasterWeight<Float16>>(rule_of, tensors, count, stream);
   }
   return Status::kInvalidShape;
 }

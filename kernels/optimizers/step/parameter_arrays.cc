@@ -35,14 +35,6 @@ ArrayList ListArrays(const ConstParameterArrays& a, size_t count, int state_arra
       list.Add(a.bfloat16, count);
       list.Add(a.remainder, count);
       break;
-    case WeightForm::kFloatAndBFloat16:
-      list.Add(a.master, count);
-      list.Add(a.bfloat16, count);
-      break;
-    case WeightForm::kFloatAndFloat16:
-      list.Add(a.master, count);
-      list.Add(a.float16, count);
-      break;
   }
   for (int i = 0; i < state_arrays; ++i) {
     if (a.state_form == StateForm::kFloat) list.Add(a.state[i], count);
@@ -66,14 +58,14 @@ bool SameArrays(const ArrayList& a, const ArrayList& b) {
 }
 
 // False for values outside the enumerations.
-bool Known(WeightForm form) { return form <= WeightForm::kFloatAndFloat16; }
+bool Known(WeightForm form) { return form <= WeightForm::kSplit; }
 bool Known(const ConstParameterArrays& a) {
   return Known(a.form) && a.state_form <= StateForm::kBFloat16;
 }
 bool SameForms(const ConstParameterArrays& a, const ParameterArrays& b) {
   return a.form == b.form && a.state_form == b.state_form;
 }
-bool Known(GradientType type) { return type <= GradientType::kFloat16; }
+bool Known(GradientType type) { return type <= GradientType::kBFloat16; }
 
 Status CheckUpdate(const ArrayList& from, const Buffer* gradient, const ArrayList& to) {
   std::array<Buffer, kMaxArrays + 1> inputs;
@@ -91,7 +83,6 @@ template <class Arrays>
 Arrays Advanced(Arrays a, size_t offset) {
   if (a.master != nullptr) a.master += offset;
   if (a.bfloat16 != nullptr) a.bfloat16 += offset;
-  if (a.float16 != nullptr) a.float16 += offset;
   if (a.remainder != nullptr) a.remainder += offset;
   for (auto& state : a.state) {
     if (state != nullptr) state += offset;

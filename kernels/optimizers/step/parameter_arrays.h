@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "kernels/runtime/common/bfloat16.h"
-#include "kernels/runtime/common/float16.h"
 #include "kernels/runtime/common/status.h"
 
 // The arrays that an optimizer reads and writes, in every form that the library trains in.
@@ -13,10 +12,8 @@ namespace geminid::kernels {
 
 // How `count` weights are stored. The master is fp32 in every form.
 enum class WeightForm : uint8_t {
-  kFloat,             // master
-  kSplit,             // bfloat16 and remainder, which make the master: kernels/numeric/split_master
-  kFloatAndBFloat16,  // master, and bfloat16, its value rounded to nearest even
-  kFloatAndFloat16,   // master, and float16, its value rounded to nearest even
+  kFloat,  // master
+  kSplit,  // bfloat16 and remainder, which make the master: kernels/numeric/split_master
 };
 
 // The most full-size arrays of state that an optimizer has.
@@ -44,7 +41,6 @@ struct ConstParameterArrays {
   WeightForm form = WeightForm::kFloat;
   const float* master = nullptr;
   const BFloat16* bfloat16 = nullptr;
-  const Float16* float16 = nullptr;
   const int16_t* remainder = nullptr;
   const float* state[kMaxStateArrays] = {};
   StateForm state_form = StateForm::kFloat;
@@ -54,7 +50,6 @@ struct ParameterArrays {
   WeightForm form = WeightForm::kFloat;
   float* master = nullptr;
   BFloat16* bfloat16 = nullptr;
-  Float16* float16 = nullptr;
   int16_t* remainder = nullptr;
   float* state[kMaxStateArrays] = {};
   StateForm state_form = StateForm::kFloat;
@@ -62,10 +57,13 @@ struct ParameterArrays {
   StateRounding rounding = {};  // of small_state
 
   ConstParameterArrays View() const {
-    return {form,       master,
-            bfloat16,   float16,
-            remainder,  {state[0], state[1]},
-            state_form, {small_state[0], small_state[1]}};
+    return {form,
+            master,
+            bfloat16,
+            remainder,
+            {state[0], state[1]},
+            state_form,
+            {small_state[0], small_state[1]}};
   }
 };
 
@@ -73,7 +71,7 @@ struct ParameterArrays {
 ConstParameterArrays Advance(const ConstParameterArrays& arrays, size_t offset);
 ParameterArrays Advance(const ParameterArrays& arrays, size_t offset);
 
-enum class GradientType : uint8_t { kFloat, kBFloat16, kFloat16 };
+enum class GradientType : uint8_t { kFloat, kBFloat16 };
 
 // Gradients of any type; all are exact in fp32.
 struct GradientArray {
@@ -84,8 +82,6 @@ struct GradientArray {
   GradientArray(const float* values) : data(values) {}  // NOLINT(google-explicit-constructor)
   GradientArray(const BFloat16* values)                 // NOLINT(google-explicit-constructor)
       : type(GradientType::kBFloat16), data(values) {}
-  GradientArray(const Float16* values)  // NOLINT(google-explicit-constructor)
-      : type(GradientType::kFloat16), data(values) {}
 };
 
 GradientArray Advance(const GradientArray& gradient, size_t offset);

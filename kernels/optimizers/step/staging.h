@@ -23,8 +23,8 @@ const float* StageState(const ConstParameterArrays& arrays, int index, size_t co
 void StoreStates(const float* const* values, int states, size_t count, bool stream,
                  const ParameterArrays& arrays);
 
-// Stores masters that lie in the cache in a form other than kFloat; with `stream`, all arrays of
-// the form are aligned to 64 bytes and stored past the cache.
+// Stores masters that lie in the cache in form kSplit; with `stream`, both arrays are aligned to 64
+// bytes and stored past the cache.
 void StoreWeights(const float* masters, size_t count, bool stream, const ParameterArrays& arrays);
 
 // The sum of squares of at most kSumBlock values: 16 lanes, folded as in kernels/numeric/norm.

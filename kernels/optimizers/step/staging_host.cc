@@ -14,7 +14,6 @@
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/numeric/stochastic_rounding/stochastic_lanes-inl.h"
 #include "kernels/optimizers/step/elementwise.h"
-#include "kernels/runtime/simd/half_lanes-inl.h"
 #include "kernels/runtime/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,7 +33,6 @@ HWY_INLINE void Widen(const T* from, size_t count, float* to) {
   for (; i < count; ++i) hn::StoreU(LoadFloats(d1, from + i), d1, to + i);
 }
 void WidenBFloat16(const BFloat16* from, size_t count, float* to) { Widen(from, count, to); }
-void WidenFloat16(const Float16* from, size_t count, float* to) { Widen(from, count, to); }
 
 void Join(const BFloat16* weight, const int16_t* remainder, size_t count, float* to) {
   const hn::ScalableTag<float> d;
@@ -62,13 +60,6 @@ struct ToRemainder {
     const hn::RebindToUnsigned<D> du32;
     const hn::Rebind<uint16_t, D> du16;
     return hn::BitCast(du16, LowerHalves(du32, hn::BitCast(du32, v)));
-  }
-};
-template <typename T>
-struct ToNearest {
-  template <class D>
-  HWY_INLINE auto operator()(D d, hn::Vec<D> v) const {
-    return Narrowed(d, v, T());
   }
 };
 
@@ -100,21 +91,6 @@ void StoreSplit(const float* from, size_t count, bool stream, BFloat16* weight,
                 int16_t* remainder) {
   StoreHalves(ToSplitWeight(), from, count, stream, Bits(weight));
   StoreHalves(ToRemainder(), from, count, stream, reinterpret_cast<uint16_t*>(remainder));
-}
-void StoreBFloat16(const float* from, size_t count, bool stream, BFloat16* to) {
-  StoreHalves(ToNearest<BFloat16>(), from, count, stream, Bits(to));
-}
-void StoreFloat16(const float* from, size_t count, bool stream, Float16* to) {
-  StoreHalves(ToNearest<Float16>(), from, count, stream, Bits(to));
-}
-
-void StoreFloat(const float* from, size_t count, bool stream, float* to) {
-  const hn::ScalableTag<float> d;
-  size_t i = 0;
-  for (; stream && i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
-    hn::Stream(hn::LoadU(d, from + i), d, to + i);
-  }
-  std::copy(from + i, from + count, to + i);
 }
 
 // Rounds stochastically: the first of two arrays by the lower half of an element's random bits, the
@@ -209,12 +185,8 @@ HWY_AFTER_NAMESPACE();
 namespace geminid::kernels {
 
 HWY_EXPORT(WidenBFloat16);
-HWY_EXPORT(WidenFloat16);
 HWY_EXPORT(Join);
 HWY_EXPORT(StoreSplit);
-HWY_EXPORT(StoreBFloat16);
-HWY_EXPORT(StoreFloat16);
-HWY_EXPORT(StoreFloat);
 HWY_EXPORT(RoundFirst);
 HWY_EXPORT(RoundSecond);
 HWY_EXPORT(LaneSquares);
@@ -228,18 +200,10 @@ static const float* PrefetchNext(const float* values, size_t count) {
 }
 
 const float* StageGradient(const GradientArray& gradient, size_t count, float* space) {
-  switch (gradient.type) {
-    case GradientType::kFloat:
-      return PrefetchNext(static_cast<const float*>(gradient.data), count);
-    case GradientType::kBFloat16:
-      HWY_DYNAMIC_DISPATCH(WidenBFloat16)
-      (static_cast<const BFloat16*>(gradient.data), count, space);
-      break;
-    case GradientType::kFloat16:
-      HWY_DYNAMIC_DISPATCH(WidenFloat16)
-      (static_cast<const Float16*>(gradient.data), count, space);
-      break;
+  if (gradient.type == GradientType::kFloat) {
+    return PrefetchNext(static_cast<const float*>(gradient.data), count);
   }
+  HWY_DYNAMIC_DISPATCH(WidenBFloat16)(static_cast<const BFloat16*>(gradient.data), count, space);
   return space;
 }
 
@@ -278,21 +242,7 @@ void StoreStates(const float* const* values, int states, size_t count, bool stre
 }
 
 void StoreWeights(const float* masters, size_t count, bool stream, const ParameterArrays& arrays) {
-  switch (arrays.form) {
-    case WeightForm::kFloat:
-      break;
-    case WeightForm::kSplit:
-      HWY_DYNAMIC_DISPATCH(StoreSplit)
-      (masters, count, stream, arrays.bfloat16, arrays.remainder);
-      return;
-    case WeightForm::kFloatAndBFloat16:
-      HWY_DYNAMIC_DISPATCH(StoreBFloat16)(masters, count, stream, arrays.bfloat16);
-      break;
-    case WeightForm::kFloatAndFloat16:
-      HWY_DYNAMIC_DISPATCH(StoreFloat16)(masters, count, stream, arrays.float16);
-      break;
-  }
-  HWY_DYNAMIC_DISPATCH(StoreFloat)(masters, count, stream, arrays.master);
+  HWY_DYNAMIC_DISPATCH(StoreSplit)(masters, count, stream, arrays.bfloat16, arrays.remainder);
 }
 
 double BlockSquares(const float* values, size_t count) {

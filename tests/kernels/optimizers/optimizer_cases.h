@@ -78,9 +78,7 @@ inline StepScalars ScalarsOf(const OptimizerCase& c, uint64_t step) {
           .gradient_norm = 1.7};  // LAMB's limit is 1
 }
 
-inline constexpr WeightForm kAllForms[] = {WeightForm::kFloat, WeightForm::kSplit,
-                                           WeightForm::kFloatAndBFloat16,
-                                           WeightForm::kFloatAndFloat16};
+inline constexpr WeightForm kAllForms[] = {WeightForm::kFloat, WeightForm::kSplit};
 
 // Parameters in one form, `shift` elements past a cache line, and their state.
 class ParameterStore {
@@ -89,7 +87,6 @@ class ParameterStore {
       : form_(form),
         master_(count, shift),
         bfloat16_(count, shift),
-        float16_(count, shift),
         remainder_(count, shift),
         state0_(count, shift),
         state1_(count, shift) {
@@ -109,8 +106,7 @@ class ParameterStore {
     const bool split = form_ == WeightForm::kSplit;
     if (!split) a.master = master_.data() + offset;
     if (split) a.remainder = remainder_.data() + offset;
-    if (split || form_ == WeightForm::kFloatAndBFloat16) a.bfloat16 = bfloat16_.data() + offset;
-    if (form_ == WeightForm::kFloatAndFloat16) a.float16 = float16_.data() + offset;
+    if (split) a.bfloat16 = bfloat16_.data() + offset;
     a.state[0] = state0_.data() + offset;
     a.state[1] = state1_.data() + offset;
     return a;
@@ -122,8 +118,7 @@ class ParameterStore {
       const SplitFloat split = SplitMasterBits(std::bit_cast<uint32_t>(masters[i]));
       master_[i] = masters[i];
       remainder_[i] = split.remainder;
-      bfloat16_[i] = form_ == WeightForm::kSplit ? split.weight : BFloat16::FromFloat(masters[i]);
-      float16_[i] = Float16::FromFloat(masters[i]);
+      bfloat16_[i] = split.weight;
     }
   }
 
@@ -144,37 +139,22 @@ class ParameterStore {
     std::copy_n(other.state1_.data(), size(), state1_.data());
   }
 
-  // Compares the masters and both states. Checks that the working weights are the rounded masters.
+  // Compares the masters and both states.
   bool SameAs(const ParameterStore& other) const {
     const std::vector<float> mine = Masters(), theirs = other.Masters();
-    return SameBits(mine.data(), theirs.data(), size()) && WorkingWeightsRounded() &&
+    return SameBits(mine.data(), theirs.data(), size()) &&
            SameBits(state0_.data(), other.state0_.data(), size()) &&
            SameBits(state1_.data(), other.state1_.data(), size());
   }
-  bool WorkingWeightsRounded() const {
-    for (size_t i = 0; i < size(); ++i) {
-      const float master = master_.data()[i];
-      if (form_ == WeightForm::kFloatAndBFloat16 &&
-          bfloat16_.data()[i] != BFloat16::FromFloat(master)) {
-        return false;
-      }
-      if (form_ == WeightForm::kFloatAndFloat16 &&
-          float16_.data()[i] != Float16::FromFloat(master)) {
-        return false;
-      }
-    }
-    return true;
-  }
   bool GuardsIntact() const {
-    return master_.GuardsIntact() && bfloat16_.GuardsIntact() && float16_.GuardsIntact() &&
-           remainder_.GuardsIntact() && state0_.GuardsIntact() && state1_.GuardsIntact();
+    return master_.GuardsIntact() && bfloat16_.GuardsIntact() && remainder_.GuardsIntact() &&
+           state0_.GuardsIntact() && state1_.GuardsIntact();
   }
 
  private:
   WeightForm form_;
   GuardedArray<float> master_;
   GuardedArray<BFloat16> bfloat16_;
-  GuardedArray<Float16> float16_;
   GuardedArray<int16_t> remainder_;
   GuardedArray<float> state0_;
   GuardedArray<float> state1_;
@@ -223,7 +203,7 @@ inline std::vector<float> RandomValues(std::mt19937& random, size_t count, doubl
   return values;
 }
 
-// Values that bf16 and fp16 hold exactly, of the size of gradients under a loss scale of 1024.
+// Values that bf16 holds exactly, of the size of gradients under a loss scale of 1024.
 inline std::vector<float> RandomGradient(std::mt19937& random, size_t count) {
   std::vector<float> values(count);
   for (float& v : values) {

@@ -86,7 +86,7 @@ std::vector<RuleCase> RuleCases() {
 
 // A problem and its result by the definition.
 struct Problem {
-  Problem(size_t count, unsigned seed) : gradient(count), bfloat16(count), float16(count) {
+  Problem(size_t count, unsigned seed) : gradient(count), bfloat16(count) {
     std::mt19937 random(seed);
     masters = RandomValues(random, count, 0.02);
     state0 = RandomValues(random, count, 1e-3);
@@ -99,7 +99,6 @@ struct Problem {
     gradient = values;
     for (size_t i = 0; i < values.size(); ++i) {
       bfloat16[i] = BFloat16::FromFloat(values[i]);
-      float16[i] = Float16::FromFloat(values[i]);
     }
   }
   void Fill(ParameterStore* store) const {
@@ -121,17 +120,14 @@ struct Problem {
   }
   GradientArray As(GradientType type) const {
     if (type == GradientType::kBFloat16) return bfloat16.data();
-    if (type == GradientType::kFloat16) return float16.data();
     return gradient.data();
   }
 
   std::vector<float> masters, state0, state1, gradient;
   std::vector<BFloat16> bfloat16;
-  std::vector<Float16> float16;
 };
 
-constexpr GradientType kAllGradients[] = {GradientType::kFloat, GradientType::kBFloat16,
-                                          GradientType::kFloat16};
+constexpr GradientType kAllGradients[] = {GradientType::kFloat, GradientType::kBFloat16};
 
 // Steps the problem in one form, in place and out of place, and compares with the definition.
 void ExpectDefinition(const RuleCase& c, const Problem& problem, WeightForm form, GradientType type,

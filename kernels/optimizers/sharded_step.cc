@@ -33,46 +33,6 @@ bool SaneShape(const FactorShape& shape) {
          !__builtin_mul_overflow(shape.rows, shape.cols, &elements);
 }
 
-bool SameStep(const ConstParameterArrays& from, const ParameterArrays& to) {
-  const ParameterArrays& t = to;
-  return from.state[0] == t.state[0] && from.state[1] == t.state[1] &&
-         (t.form == WeightForm::kSplit
-              ? from.bfloat16 == t.bfloat16 && from.remainder == t.remainder
-              : from.master == t.master);
-}
-
-template <typename Gradient>
-Status SplitStep(const AdamWOptions& o, const ConstParameterArrays& from, const Gradient* gradient,
-                 size_t count, const ParameterArrays& to) {
-  const SplitState split = {to.bfloat16, to.remainder, to.state[0], to.state[1]};
-  if (SameStep(from, to)) return AdamWSplitInPlace(o, split, gradient, count);
-  return AdamWSplitOutOfPlace(o, {from.bfloat16, from.remainder, from.state[0], from.state[1]},
-                              gradient, count, split);
-}
-
-// Uses the kernels made for AdamW where they have the form; the bits are the same.
-Status FastAdamWStep(const AdamWOptions& o, const ConstParameterArrays& from,
-                     const GradientArray& gradient, size_t count, const ParameterArrays& to) {
-  if (to.state_form != StateForm::kFloat) return AdamWStep(o, from, gradient, count, to);
-  if (from.form == to.form && to.form == WeightForm::kSplit) {
-    if (gradient.type == GradientType::kBFloat16) {
-      return SplitStep(o, from, static_cast<const BFloat16*>(gradient.data), count, to);
-    }
-    if (gradient.type == GradientType::kFloat) {
-      return SplitStep(o, from, static_cast<const float*>(gradient.data), count, to);
-    }
-  }
-  const bool master = from.form == to.form && to.form == WeightForm::kFloat;
-  if (!master || gradient.type != GradientType::kFloat) {
-    return AdamWStep(o, from, gradient, count, to);
-  }
-  const MasterState state = {to.master, to.state[0], to.state[1]};
-  const auto* values = static_cast<const float*>(gradient.data);
-  if (SameStep(from, to)) return AdamWMasterInPlace(o, state, values, count);
-  return AdamWMasterOutOfPlace(o, {from.master, from.state[0], from.state[1]}, values, count,
-                               state);
-}
-
 // Adds the norms of LAMB or LARS.
 Status AddNorms(const OptimizerOptions& o, const Segment& s, double* two) {
   if (o.kind == OptimizerKind::kLamb) {
@@ -442,7 +402,7 @@ Status ShardedStep::Apply(const Segment& s, const ParameterArrays& arrays) const
   const float* scales = scales_.data() + places_[s.tensor].factors;
   switch (o.kind) {
     case OptimizerKind::kAdamW:
-      return FastAdamWStep(o.adamw, s.arrays, s.gradient, s.count, new_arrays);
+      return AdamWStep(o.adamw, s.arrays, s.gradient, s.count, new_arrays);
     case OptimizerKind::kAdam:
       return AdamStep(o.adamw, s.arrays, s.gradient, s.count, new_arrays);
     case OptimizerKind::kLamb:
@@ -463,7 +423,7 @@ Status ShardedStep::Apply(const Segment& s, const ParameterArrays& arrays) const
                        new_arrays);
     case OptimizerKind::kMuon:
       if (OfMatrices(s)) return Status::kUnsupported;
-      return FastAdamWStep(AdamWOf(o.muon), s.arrays, s.gradient, s.count, new_arrays);
+      return AdamWStep(AdamWOf(o.muon), s.arrays, s.gradient, s.count, new_arrays);
   }
   return Status::kUnsupported;
 }

@@ -134,19 +134,19 @@ Status ApplyCuda(const ShardedStep& step, const Segment& segment, const Paramete
   if (scales != nullptr) scales += step.PlaceOf(segment.tensor).factors;
   switch (options->kind) {
     case OptimizerKind::kAdamW:
-      return AdamWStepCuda(options->adamw, &tensor, 1, stream);
+      return AdamWStepCuda(options->adamw, tensor, stream);
     case OptimizerKind::kAdam:
-      return AdamStepCuda(options->adamw, &tensor, 1, stream);
+      return AdamStepCuda(options->adamw, tensor, stream);
     case OptimizerKind::kSgd:
-      return SgdStepCuda(options->sgd, &tensor, 1, stream);
+      return SgdStepCuda(options->sgd, tensor, stream);
     case OptimizerKind::kAdagrad:
-      return AdagradStepCuda(options->adagrad, &tensor, 1, stream);
+      return AdagradStepCuda(options->adagrad, tensor, stream);
     case OptimizerKind::kLion:
-      return LionStepCuda(options->lion, &tensor, 1, stream);
+      return LionStepCuda(options->lion, tensor, stream);
     case OptimizerKind::kLamb:
-      return LambApplyTensorCuda(options->lamb, {sums[0], sums[1]}, tensor, stream);
+      return LambApplyCuda(options->lamb, {sums[0], sums[1]}, tensor, stream);
     case OptimizerKind::kLars:
-      return LarsApplyTensorCuda(options->lars, {sums[0], sums[1]}, tensor, stream);
+      return LarsApplyCuda(options->lars, {sums[0], sums[1]}, tensor, stream);
     case OptimizerKind::kAdafactor:
       return AdafactorApplyCuda(options->adafactor, shape, segment.offset, scales,
                                 {sums[0], sums[1]}, tensor, stream);
@@ -154,7 +154,7 @@ Status ApplyCuda(const ShardedStep& step, const Segment& segment, const Paramete
       return CameApplyCuda(options->came, shape, segment.offset, scales, sums[1], tensor, stream);
     case OptimizerKind::kMuon: {
       if (step.OfMatrices(segment)) return Status::kUnsupported;
-      return AdamWStepCuda(AdamWOf(options->muon), &tensor, 1, stream);
+      return AdamWStepCuda(AdamWOf(options->muon), tensor, stream);
     }
   }
   return Status::kUnsupported;

@@ -51,7 +51,7 @@ StepCase OnePass(std::string name, int states, Options options, Host host, Cuda 
   options.step = kStep;
   options.grad_scale = kGradScale;
   one.cuda_step = [options, cuda](const CudaTensor& tensor) {
-    return cuda(options, &tensor, 1, nullptr);
+    return cuda(options, tensor, nullptr);
   };
   return one;
 }
@@ -69,14 +69,13 @@ StepCase TwoPasses(std::string name, int states, Options options, Host host, Add
     const size_t bytes = workspace_bytes(tensor.count);
     CudaBuffer workspace(bytes);
     CudaBuffer norms_buffer(sizeof(Norms));
-    CudaBuffer factor(sizeof(float));
-    const Norms norms = {};
-    if (!workspace || !factor || !norms_buffer.CopyFrom(&norms, sizeof(norms)))
-      return Status::kUnsupported;
+    Norms norms = {};
+    if (!workspace || !norms_buffer.CopyFrom(&norms, sizeof(norms))) return Status::kUnsupported;
     Status status = add(options, tensor.old_arrays, tensor.gradient, tensor.count,
                         workspace.as<double>(), bytes, norms_buffer.as<Norms>(), nullptr);
     if (status != Status::kOk) return status;
-    return apply(options, norms_buffer.as<Norms>(), &tensor, 1, factor.as<float>(), nullptr);
+    if (!norms_buffer.CopyTo(&norms, sizeof(norms))) return Status::kUnsupported;
+    return apply(options, norms, tensor, nullptr);
   };
   return one;
 }

@@ -22,11 +22,7 @@ Status MeasureUpdate(float grad_scale, const FactorShape& shape, uint64_t offset
 
 Status UpdateWithMomentum(const AdafactorCoefficients& k, const ScaleLookup& scales,
                           const CudaTensor& tensor, CudaStream stream) {
-  return Update(
-      [&](size_t) {
-        return FactoredRule<AdafactorMomentumRule>{{k}, scales};
-      },
-      &tensor, 1, stream);
+  return Update(FactoredRule<AdafactorMomentumRule>{{k}, scales}, tensor, stream);
 }
 
 }  // namespace cuda
@@ -74,15 +70,11 @@ Status AdafactorApplyCuda(const AdafactorOptions& options, const FactorShape& sh
   const int states = AdafactorStateArrays(options);
   Status status = MakeCoefficients(options, shape, norms, &k);
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, tensor.count, scales);
-  if (status == Status::kOk) status = cuda::CheckTensors(&tensor, 1, states);
+  if (status == Status::kOk) status = cuda::CheckTensor(tensor, states);
   if (status != Status::kOk) return status;
   const cuda::ScaleLookup lookup(shape, offset, scales);
   if (states != 0) return cuda::UpdateWithMomentum(k, lookup, tensor, stream);
-  return cuda::Update(
-      [&](size_t) {
-        return cuda::FactoredRule<AdafactorRule>{{k}, lookup};
-      },
-      &tensor, 1, stream);
+  return cuda::Update(cuda::FactoredRule<AdafactorRule>{{k}, lookup}, tensor, stream);
 }
 
 }  // namespace geminid::kernels

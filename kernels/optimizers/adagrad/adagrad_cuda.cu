@@ -1,15 +1,14 @@
 #include "kernels/optimizers/adagrad/adagrad_cuda.h"
 #include "kernels/optimizers/adagrad/adagrad_rule.h"
-#include "kernels/optimizers/step/multi_tensor.cuh"
+#include "kernels/optimizers/step/update.cuh"
 
 namespace geminid::kernels {
 namespace cuda {
 GEMINID_UPDATE_KERNELS(adagrad, PlainRule<AdagradRule>);
 }  // namespace cuda
 
-Status AdagradStepCuda(const AdagradOptions& options, const CudaTensor* tensors,
-                       size_t tensor_count, CudaStream stream) {
-  return cuda::Step<AdagradRule>(options, tensors, tensor_count, stream);
+Status AdagradStepCuda(const AdagradOptions& options, const CudaTensor& tensor, CudaStream stream) {
+  return cuda::Step<AdagradRule>(options, tensor, stream);
 }
 
 }  // namespace geminid::kernels

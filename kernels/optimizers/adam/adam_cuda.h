@@ -1,8 +1,6 @@
 #ifndef GEMINID_KERNELS_OPTIMIZERS_ADAM_ADAM_CUDA_H_
 #define GEMINID_KERNELS_OPTIMIZERS_ADAM_ADAM_CUDA_H_
 
-#include <cstddef>
-
 #include "kernels/optimizers/adam/adam.h"
 #include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
@@ -10,8 +8,7 @@
 namespace geminid::kernels {
 
 // AdamStep (kernels/optimizers/adam/adam.h) on a GPU, with the same bits.
-Status AdamStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
-                    CudaStream stream);
+Status AdamStepCuda(const AdamWOptions& options, const CudaTensor& tensor, CudaStream stream);
 
 }  // namespace geminid::kernels
 

@@ -76,16 +76,12 @@ Status CameApplyCuda(const CameOptions& options, const FactorShape& shape, uint6
   AdafactorCoefficients k;
   Status status = MakeCoefficients(options, shape, update_squares, &k);
   if (status == Status::kOk) status = CheckFactorPass(shape, offset, tensor.count, scales);
-  if (status == Status::kOk) status = cuda::CheckTensors(&tensor, 1, 1);
+  if (status == Status::kOk) status = cuda::CheckTensor(tensor, 1);
   if (status != Status::kOk) return status;
   const cuda::ScaleLookup lookup(shape, offset, scales);
   if (!shape.Factored()) return cuda::UpdateWithMomentum(k, lookup, tensor, stream);
   const cuda::ScaleLookup confidence(shape, offset, scales + shape.Count());
-  return cuda::Update(
-      [&](size_t) {
-        return cuda::ConfidentRule{k, lookup, confidence};
-      },
-      &tensor, 1, stream);
+  return cuda::Update(cuda::ConfidentRule{k, lookup, confidence}, tensor, stream);
 }
 
 }  // namespace geminid::kernels

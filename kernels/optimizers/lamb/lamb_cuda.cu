@@ -5,37 +5,7 @@
 namespace geminid::kernels {
 namespace cuda {
 GEMINID_MEASURE_KERNELS(lamb, PlainRule<LambUpdateRule>);
-
-// Computes the rate of every tensor from its norms.
-struct LambFactors {
-  static constexpr unsigned kThreads = 256;
-
-  __device__ void Run() const {
-    const uint64_t t = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
-    if (t < count)
-      factors[t] = static_cast<float>(options.learning_rate * LambTrustOf(options, norms[t]));
-  }
-
-  LambOptions options;
-  const LambNorms* norms;
-  float* factors;
-  uint64_t count;
-};
-GEMINID_KERNEL(geminid_lamb_factors, LambFactors);
-
-// LambRule with its own rate, or with one that the device has computed.
-struct MeasuredLambRule {
-  static constexpr int kStates = LambRule::kStates;
-
-  __device__ void operator()(size_t /* at */, Element<float>& e) const {
-    rule.Update(e, factor == nullptr ? rule.rate : *factor);
-  }
-
-  LambRule rule;
-  const float* factor;
-};
-GEMINID_UPDATE_KERNELS(lamb, MeasuredLambRule);
-
+GEMINID_UPDATE_KERNELS(lamb, PlainRule<LambRule>);
 }  // namespace cuda
 
 size_t LambWorkspaceBytes(size_t count) { return cuda::NormsWorkspaceBytes(count); }
@@ -54,35 +24,11 @@ Status LambAddNormsCuda(const LambOptions& options, const ConstParameterArrays& 
       {.result = &norms->update_squares, .weight = &norms->weight_squares}, stream);
 }
 
-Status LambApplyCuda(const LambOptions& options, const LambNorms* norms, const CudaTensor* tensors,
-                     size_t tensor_count, float* factors, CudaStream stream) {
+Status LambApplyCuda(const LambOptions& options, const LambNorms& norms, const CudaTensor& tensor,
+                     CudaStream stream) {
   LambRule rule;
-  Status status = MakeRule(options, LambNorms(), &rule);
-  if (status == Status::kOk) {
-    status = cuda::CheckTensors(tensors, tensor_count, LambRule::kStates);
-  }
-  if (status == Status::kOk) {
-    status = CheckBuffers({Buffer::Of(norms, tensor_count)}, {Buffer::Of(factors, tensor_count)});
-  }
-  if (status == Status::kOk) {
-    status = cuda::LaunchKernel(cuda::LambFactors{options, norms, factors, tensor_count},
-                                cuda::BlocksFor(tensor_count, cuda::LambFactors::kThreads), stream);
-  }
-  if (status != Status::kOk) return status;
-  const auto rule_of = [&](size_t tensor) {
-    return cuda::MeasuredLambRule{rule, factors + tensor};
-  };
-  return cuda::Update(rule_of, tensors, tensor_count, stream);
-}
-
-Status LambApplyTensorCuda(const LambOptions& options, const LambNorms& norms,
-                           const CudaTensor& tensor, CudaStream stream) {
-  LambRule rule;
-  Status status = MakeRule(options, norms, &rule);
-  if (status == Status::kOk) status = cuda::CheckTensors(&tensor, 1, LambRule::kStates);
-  if (status != Status::kOk) return status;
-  const auto rule_of = [&](size_t /* tensor */) { return cuda::MeasuredLambRule{rule, nullptr}; };
-  return cuda::Update(rule_of, &tensor, 1, stream);
+  const Status status = MakeRule(options, norms, &rule);
+  return status == Status::kOk ? cuda::CheckAndUpdate(rule, tensor, stream) : status;
 }
 
 }  // namespace geminid::kernels

@@ -81,7 +81,9 @@ Status CheckLambOptions(const LambOptions& options) {
 }
 
 double LambTrust(const LambOptions& options, const LambNorms& norms) {
-  return LambTrustOf(options, norms);
+  if (options.weight_decay == 0 && !options.always_adapt) return 1.0;
+  if (norms.weight_squares == 0 || norms.update_squares == 0) return 1.0;
+  return std::sqrt(norms.weight_squares) / std::sqrt(norms.update_squares);
 }
 
 Status LambAddNorms(const LambOptions& options, const ConstParameterArrays& arrays,

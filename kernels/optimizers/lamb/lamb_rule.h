@@ -45,13 +45,9 @@ struct LambRule {
 
   template <class F>
   GEMINID_HOST_DEVICE void operator()(Element<F>& e) const {
-    Update(e, rate);
-  }
-  template <class F>
-  GEMINID_HOST_DEVICE void Update(Element<F>& e, float its_rate) const {
     F m = e.state[0], v = e.state[1];
     const F u = LambUpdate(k, e.gradient, e.weight, m, v);
-    e.weight = CanonicalNaN(e.weight - u * its_rate);
+    e.weight = CanonicalNaN(e.weight - u * rate);
     e.state[0] = CanonicalNaN(m);
     e.state[1] = CanonicalNaN(v);
   }
@@ -59,13 +55,6 @@ struct LambRule {
   LambCoefficients k;
   float rate;  // learning_rate trust
 };
-
-// LambTrust, for host and device.
-GEMINID_HOST_DEVICE inline double LambTrustOf(const LambOptions& options, const LambNorms& norms) {
-  if (options.weight_decay == 0 && !options.always_adapt) return 1.0;
-  if (norms.weight_squares == 0 || norms.update_squares == 0) return 1.0;
-  return sqrt(norms.weight_squares) / sqrt(norms.update_squares);
-}
 
 Status MakeRule(const LambOptions& options, LambUpdateRule* rule);
 Status MakeRule(const LambOptions& options, const LambNorms& norms, LambRule* rule);

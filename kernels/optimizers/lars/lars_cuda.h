@@ -19,16 +19,9 @@ Status LarsAddNormsCuda(const LarsOptions& options, const ConstParameterArrays& 
                         const GradientArray& gradient, size_t count, double* workspace,
                         size_t workspace_bytes, LarsNorms* norms, CudaStream stream);
 
-// Steps parts of tensors whose sums are complete: norms[t], on the device, belongs to tensors[t].
-// So nothing waits for the host, and a sum over ranks may run in between on the same stream.
-// `factors`, a float per tensor on the device, is overwritten. If the norms make a trust that is
-// not finite, which the host's step would refuse, the weights become NaN.
-Status LarsApplyCuda(const LarsOptions& options, const LarsNorms* norms, const CudaTensor* tensors,
-                     size_t tensor_count, float* factors, CudaStream stream);
-
-// The same for one tensor whose norms the host has; it returns the errors of the host's step.
-Status LarsApplyTensorCuda(const LarsOptions& options, const LarsNorms& norms,
-                           const CudaTensor& tensor, CudaStream stream);
+// Steps a part of a tensor whose sums are complete, and on the host.
+Status LarsApplyCuda(const LarsOptions& options, const LarsNorms& norms, const CudaTensor& tensor,
+                     CudaStream stream);
 
 }  // namespace geminid::kernels
 

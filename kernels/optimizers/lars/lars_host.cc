@@ -36,7 +36,14 @@ bool InRange(const LarsOptions& o) {
 
 }  // namespace
 
-double LarsTrust(const LarsOptions& o, const LarsNorms& norms) { return LarsTrustOf(o, norms); }
+double LarsTrust(const LarsOptions& o, const LarsNorms& norms) {
+  if (norms.weight_squares == 0 || norms.gradient_squares == 0) return 1.0;
+  const double weight = std::sqrt(norms.weight_squares);
+  const double gradient = std::sqrt(norms.gradient_squares);
+  const double trust =
+      o.trust_coefficient * weight / (gradient + o.weight_decay * weight + o.epsilon);
+  return trust > o.trust_limit ? o.trust_limit : trust;  // a NaN stays one
+}
 
 HWY_NOINLINE Status MakeRule(const LarsOptions& o, const LarsNorms& norms, LarsRule* rule) {
   if (!InRange(o)) return Status::kInvalidParameter;

@@ -14,12 +14,8 @@ struct LarsRule {
 
   template <class F>
   GEMINID_HOST_DEVICE void operator()(Element<F>& e) const {
-    Update(e, trust);
-  }
-  template <class F>
-  GEMINID_HOST_DEVICE void Update(Element<F>& e, float its_trust) const {
     const F d = e.gradient * grad_scale + e.weight * weight_decay;
-    const F b = e.state[0] * momentum + d * its_trust;
+    const F b = e.state[0] * momentum + d * trust;
     e.weight = CanonicalNaN(e.weight - b * learning_rate);
     e.state[0] = CanonicalNaN(b);
   }
@@ -30,16 +26,6 @@ struct LarsRule {
   float momentum;
   float learning_rate;
 };
-
-// LarsTrust, for host and device.
-GEMINID_HOST_DEVICE inline double LarsTrustOf(const LarsOptions& o, const LarsNorms& norms) {
-  if (norms.weight_squares == 0 || norms.gradient_squares == 0) return 1.0;
-  const double weight = sqrt(norms.weight_squares);
-  const double gradient = sqrt(norms.gradient_squares);
-  const double trust =
-      o.trust_coefficient * weight / (gradient + o.weight_decay * weight + o.epsilon);
-  return trust > o.trust_limit ? o.trust_limit : trust;  // a NaN stays one
-}
 
 Status MakeRule(const LarsOptions& options, const LarsNorms& norms, LarsRule* rule);
 

@@ -14,7 +14,7 @@
 #include "kernels/numeric/norm/squares.cuh"
 #include "kernels/optimizers/step/column_chunks.h"
 #include "kernels/optimizers/step/elementwise.h"
-#include "kernels/optimizers/step/multi_tensor.cuh"
+#include "kernels/optimizers/step/update.cuh"
 #include "kernels/runtime/common/buffers.h"
 
 namespace geminid::kernels::cuda {

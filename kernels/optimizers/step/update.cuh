@@ -1,12 +1,11 @@
-// One launch over many tensors: how a rule (kernels/optimizers/step/rule.h) runs on a GPU.
+// How a rule (kernels/optimizers/step/rule.h) runs on a GPU.
 //
 // Device code; included by the *_cuda.cu files alone.
-#ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_
-#define GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_
+#ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_UPDATE_CUH_
+#define GEMINID_KERNELS_OPTIMIZERS_STEP_UPDATE_CUH_
 
 #include <bit>
 #include <cstdint>
-#include <new>
 #include <type_traits>
 
 #include "kernels/numeric/split_master/split_master.h"
@@ -16,9 +15,6 @@
 #include "kernels/runtime/cuda/pack.cuh"
 
 namespace geminid::kernels::cuda {
-
-// The parameters of a launch hold at most 4 KiB on every device; this leaves room for the rule.
-inline constexpr size_t kTableBytes = 3584;
 
 // The weights of one tensor: the fp32 master in two halves...
 struct SplitWeight {
@@ -87,7 +83,7 @@ struct PlainRule {
   Rule rule;
 };
 
-// One tensor of a launch, with its rule.
+// A tensor, with its rule.
 template <class Rule, class Weight, typename Gradient>
 struct Tensor {
   static constexpr int kStates = Rule::kStates;
@@ -124,18 +120,6 @@ struct Tensor {
       return LiesOnWord(a.master) && LiesOnWord(a.bfloat16) && LiesOnWord(a.remainder);
     };
     return all(t.old_arrays) && all(t.new_arrays);
-  }
-};
-
-// The tensors of one launch, in its parameters.
-template <class T>
-struct Table {
-  static constexpr unsigned kCapacity = kTableBytes / (sizeof(T) + sizeof(unsigned));
-  alignas(T) unsigned char tensors[kCapacity * sizeof(T)];
-  unsigned end_block[kCapacity];  // blocks of this tensor and of those before it
-
-  __host__ __device__ const T& tensor(unsigned index) const {
-    return reinterpret_cast<const T*>(tensors)[index];
   }
 };
 
@@ -215,16 +199,12 @@ __device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t 
 
 // Rule is called with the element's index too, as PlainRule is.
 template <class Rule, class Weight, typename Gradient>
-struct UpdateTensors {
+struct UpdateTensor {
   static constexpr unsigned kThreads = cuda::kThreads;
 
   __device__ void Run() const {
-    unsigned t = 0;
-    while (blockIdx.x >= table.end_block[t]) ++t;
-    const auto& tensor = table.tensor(t);
-    const unsigned block = blockIdx.x - (t == 0 ? 0 : table.end_block[t - 1]);
     for (unsigned v = 0; v < kVectorsPerThread; ++v) {
-      const size_t at = static_cast<size_t>(block) * kBlockElements +
+      const size_t at = static_cast<size_t>(blockIdx.x) * kBlockElements +
                         static_cast<size_t>(v * kThreads + threadIdx.x) * kVector;
       if (at >= tensor.count) return;
       const size_t left = tensor.count - at;
@@ -232,97 +212,54 @@ struct UpdateTensors {
     }
   }
 
-  Table<Tensor<Rule, Weight, Gradient>> table;
+  Tensor<Rule, Weight, Gradient> tensor;
 };
 
 // Names the kernels of a rule in all forms: geminid_NAME_WEIGHTS_GRADIENTS.
-#define GEMINID_UPDATE_KERNELS_OF(name, Rule, Weight)              \
-  GEMINID_KERNEL(name##_fp32, UpdateTensors<Rule, Weight, float>); \
-  GEMINID_KERNEL(name##_bf16, UpdateTensors<Rule, Weight, BFloat16>)
+#define GEMINID_UPDATE_KERNELS_OF(name, Rule, Weight)             \
+  GEMINID_KERNEL(name##_fp32, UpdateTensor<Rule, Weight, float>); \
+  GEMINID_KERNEL(name##_bf16, UpdateTensor<Rule, Weight, BFloat16>)
 #define GEMINID_UPDATE_KERNELS(name, ...)                                      \
   using name##_rule = __VA_ARGS__;                                             \
   GEMINID_UPDATE_KERNELS_OF(geminid_##name##_fp32, name##_rule, MasterWeight); \
   GEMINID_UPDATE_KERNELS_OF(geminid_##name##_split, name##_rule, SplitWeight)
 
-template <class Weight, typename Gradient, class RuleOf>
-Status Launch(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, CudaStream stream) {
-  using OneTensor = Tensor<decltype(rule_of(0)), Weight, Gradient>;
-  for (size_t next = 0; next < count;) {
-    UpdateTensors<decltype(rule_of(0)), Weight, Gradient> kernel;
-    Table<OneTensor>& table = kernel.table;
-    unsigned blocks = 0;
-    unsigned used = 0;
-    for (; next < count && used < Table<OneTensor>::kCapacity; ++next) {
-      if (tensors[next].count == 0) continue;
-      blocks += static_cast<unsigned>((tensors[next].count + kBlockElements - 1) / kBlockElements);
-      new (table.tensors + used * sizeof(OneTensor)) OneTensor(rule_of(next), tensors[next]);
-      table.end_block[used++] = blocks;
-    }
-    const Status status = LaunchKernel(kernel, blocks, stream);
-    if (status != Status::kOk) return status;
+template <class Weight, class Rule>
+Status UpdateWithWeight(const Rule& rule, const CudaTensor& tensor, CudaStream stream) {
+  const size_t blocks = BlocksFor(tensor.count, kBlockElements);
+  if (tensor.gradient.type == GradientType::kFloat) {
+    return LaunchKernel(UpdateTensor<Rule, Weight, float>{{rule, tensor}}, blocks, stream);
   }
-  return Status::kOk;
+  return LaunchKernel(UpdateTensor<Rule, Weight, BFloat16>{{rule, tensor}}, blocks, stream);
 }
 
-template <class Weight, class RuleOf>
-Status LaunchWithWeight(const RuleOf& rule_of, const CudaTensor* tensors, size_t count,
-                        CudaStream stream) {
-  switch (tensors[0].gradient.type) {
-    case GradientType::kFloat:
-      return Launch<Weight, float>(rule_of, tensors, count, stream);
-    case GradientType::kBFloat16:
-      return Launch<Weight, BFloat16>(rule_of, tensors, count, stream);
-  }
-  return Status::kInvalidShape;
+inline Status CheckTensor(const CudaTensor& t, int state_arrays) {
+  return CheckStepArrays(t.old_arrays, t.gradient, t.count, state_arrays, t.new_arrays);
 }
 
-inline Status CheckTensors(const CudaTensor* tensors, size_t count, int state_arrays) {
-  if (tensors == nullptr) return count == 0 ? Status::kOk : Status::kNullPointer;
-  for (size_t i = 0; i < count; ++i) {
-    const CudaTensor& t = tensors[i];
-    const Status status =
-        CheckStepArrays(t.old_arrays, t.gradient, t.count, state_arrays, t.new_arrays);
-    if (status != Status::kOk) return status;
-    if (t.new_arrays.form != tensors[0].new_arrays.form ||
-        t.gradient.type != tensors[0].gradient.type) {
-      return Status::kInvalidShape;
-    }
-  }
-  return Status::kOk;
-}
-
-// Calls rule_of(t)(index, element) for every element of tensors[t], which have passed CheckTensors.
-// kUnsupported if CUDA refuses a launch.
-template <class RuleOf>
-Status Update(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, CudaStream stream) {
-  if (count == 0) return Status::kOk;
-  switch (tensors[0].new_arrays.form) {
-    case WeightForm::kFloat:
-      return LaunchWithWeight<MasterWeight>(rule_of, tensors, count, stream);
-    case WeightForm::kSplit:
-      return LaunchWithWeight<SplitWeight>(rule_of, tensors, count, stream);
-  }
-  return Status::kInvalidShape;
-}
-
-// One rule for all tensors.
+// Calls rule(index, element) for every element of the tensor, which has passed CheckTensor.
+// kUnsupported if CUDA refuses the launch.
 template <class Rule>
-Status CheckAndUpdate(const Rule& rule, const CudaTensor* tensors, size_t count,
-                      CudaStream stream) {
-  const Status status = CheckTensors(tensors, count, Rule::kStates);
-  if (status != Status::kOk) return status;
-  return Update([&rule](size_t /* tensor */) { return PlainRule<Rule>{rule}; }, tensors, count,
-                stream);
+Status Update(const Rule& rule, const CudaTensor& tensor, CudaStream stream) {
+  return tensor.new_arrays.form == WeightForm::kSplit
+             ? UpdateWithWeight<SplitWeight>(rule, tensor, stream)
+             : UpdateWithWeight<MasterWeight>(rule, tensor, stream);
 }
 
-// A step of an optimizer whose rule is the same for all tensors.
+template <class Rule>
+Status CheckAndUpdate(const Rule& rule, const CudaTensor& tensor, CudaStream stream) {
+  const Status status = CheckTensor(tensor, Rule::kStates);
+  return status == Status::kOk ? Update(PlainRule<Rule>{rule}, tensor, stream) : status;
+}
+
+// A step of an optimizer whose rule depends on its options alone.
 template <class Rule, class Options>
-Status Step(const Options& options, const CudaTensor* tensors, size_t count, CudaStream stream) {
+Status Step(const Options& options, const CudaTensor& tensor, CudaStream stream) {
   Rule rule;
   const Status status = MakeRule(options, &rule);
-  return status == Status::kOk ? CheckAndUpdate(rule, tensors, count, stream) : status;
+  return status == Status::kOk ? CheckAndUpdate(rule, tensor, stream) : status;
 }
 
 }  // namespace geminid::kernels::cuda
 
-#endif  // GEMINID_KERNELS_OPTIMIZERS_STEP_MULTI_TENSOR_CUH_
+#endif  // GEMINID_KERNELS_OPTIMIZERS_STEP_UPDATE_CUH_

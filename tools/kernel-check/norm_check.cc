@@ -12,7 +12,6 @@ namespace geminid::kernel_check {
 namespace {
 
 using kernels::BFloat16;
-using kernels::Float16;
 using kernels::SquareSum;
 using kernels::Status;
 
@@ -22,7 +21,6 @@ constexpr int kTimedRounds = 20;
 
 float FromFloat(float value, const float*) { return value; }
 BFloat16 FromFloat(float value, const BFloat16*) { return BFloat16::FromFloat(value); }
-Float16 FromFloat(float value, const Float16*) { return Float16::FromFloat(value); }
 
 template <typename T>
 std::vector<T> RandomValues(size_t count) {
@@ -103,8 +101,7 @@ Finding CheckNorm(const char* name, size_t timed_count) {
 
 std::vector<Finding> CheckNorms(size_t timed_count) {
   return {CheckNorm<float>("sum of squares, fp32", timed_count),
-          CheckNorm<BFloat16>("sum of squares, bf16", timed_count),
-          CheckNorm<Float16>("sum of squares, fp16", timed_count)};
+          CheckNorm<BFloat16>("sum of squares, bf16", timed_count)};
 }
 
 }  // namespace geminid::kernel_check

@@ -27,7 +27,6 @@ template <typename T>
 constexpr LtType TypeOf() {
   if constexpr (std::is_same_v<T, float>) return LtType::kFp32;
   if constexpr (std::is_same_v<T, BFloat16>) return LtType::kBf16;
-  if constexpr (std::is_same_v<T, Float16>) return LtType::kFp16;
 }
 
 uint64_t AlignmentOf(const void* address) {
@@ -237,8 +236,6 @@ Status MatmulLibrary::Run(const MatmulShape& shape, const MatmulPlan& plan,
 GEMINID_INSTANTIATE(float, float);
 GEMINID_INSTANTIATE(BFloat16, BFloat16);
 GEMINID_INSTANTIATE(BFloat16, float);
-GEMINID_INSTANTIATE(Float16, Float16);
-GEMINID_INSTANTIATE(Float16, float);
 #undef GEMINID_INSTANTIATE
 
 }  // namespace geminid::kernels

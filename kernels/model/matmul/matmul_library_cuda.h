@@ -58,7 +58,7 @@ class MatmulLibrary {
 
   // Finds the plan for a product; *plan is valid until this object ends. Errors as MatmulCuda.
   // kUnsupported, which is cached too, if the library has no algorithm: then use MatmulCuda.
-  // Instantiated for <float, float> and, for T = BFloat16 and Float16, <T, T> and <T, float>.
+  // Instantiated for <float, float>, <BFloat16, BFloat16> and <BFloat16, float>.
   template <typename In, typename Out>
   Status Plan(const MatmulShape& shape, const MatmulOperands<In, Out>& operands,
               const MatmulPlan** plan);

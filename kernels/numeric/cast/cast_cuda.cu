@@ -21,8 +21,6 @@ struct CastOp {
 };
 GEMINID_KERNEL(geminid_cast_fp32_to_bf16, ForEachPack<CastOp<float, BFloat16>>);
 GEMINID_KERNEL(geminid_cast_bf16_to_fp32, ForEachPack<CastOp<BFloat16, float>>);
-GEMINID_KERNEL(geminid_cast_fp32_to_fp16, ForEachPack<CastOp<float, Float16>>);
-GEMINID_KERNEL(geminid_cast_fp16_to_fp32, ForEachPack<CastOp<Float16, float>>);
 
 }  // namespace cuda
 
@@ -43,14 +41,6 @@ Status CastToBFloat16Cuda(const float* input, size_t count, BFloat16* output, Cu
 }
 
 Status CastToFloatCuda(const BFloat16* input, size_t count, float* output, CudaStream stream) {
-  return Cast(input, count, output, stream);
-}
-
-Status CastToFloat16Cuda(const float* input, size_t count, Float16* output, CudaStream stream) {
-  return Cast(input, count, output, stream);
-}
-
-Status CastToFloatCuda(const Float16* input, size_t count, float* output, CudaStream stream) {
   return Cast(input, count, output, stream);
 }
 

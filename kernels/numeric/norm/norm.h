@@ -6,7 +6,6 @@
 
 #include "kernels/numeric/norm/block_tree.h"
 #include "kernels/runtime/common/bfloat16.h"
-#include "kernels/runtime/common/float16.h"
 #include "kernels/runtime/common/status.h"
 
 // Sum of squares and non-finite check in one pass, for gradient clipping by global norm.
@@ -40,7 +39,6 @@ struct SquareSum {
 // Relative error at most (kNormBlock / kNormLanes + 4 + 8 + number of trees) x 2^-53. Element
 // alignment suffices; any thread, no allocation, never blocks.
 Status AddSquares(const BFloat16* values, size_t count, SquareSum* total);
-Status AddSquares(const Float16* values, size_t count, SquareSum* total);
 Status AddSquares(const float* values, size_t count, SquareSum* total);
 
 }  // namespace geminid::kernels

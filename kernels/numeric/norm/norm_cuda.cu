@@ -50,7 +50,6 @@ struct NormBlocks {
 };
 GEMINID_KERNEL(geminid_norm_blocks_fp32, NormBlocks<float>);
 GEMINID_KERNEL(geminid_norm_blocks_bf16, NormBlocks<BFloat16>);
-GEMINID_KERNEL(geminid_norm_blocks_fp16, NormBlocks<Float16>);
 
 // One block: its warps fold trees, which one thread adds in order.
 struct NormTotal {
@@ -108,11 +107,6 @@ Status AddSquaresOf(const T* values, size_t count, double* workspace, size_t wor
 }  // namespace
 
 Status AddSquaresCuda(const BFloat16* values, size_t count, double* workspace,
-                      size_t workspace_bytes, double* total, CudaStream stream) {
-  return AddSquaresOf(values, count, workspace, workspace_bytes, total, stream);
-}
-
-Status AddSquaresCuda(const Float16* values, size_t count, double* workspace,
                       size_t workspace_bytes, double* total, CudaStream stream) {
   return AddSquaresOf(values, count, workspace, workspace_bytes, total, stream);
 }

@@ -5,7 +5,6 @@
 
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/runtime/common/bfloat16.h"
-#include "kernels/runtime/common/float16.h"
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/cuda/stream.h"
 
@@ -25,8 +24,6 @@ constexpr size_t SquareSumWorkspaceBytes(size_t count) {
 // and must not be shared by calls on different streams. Errors as AddSquares, and
 // kInvalidParameter for a workspace that is too small.
 Status AddSquaresCuda(const BFloat16* values, size_t count, double* workspace,
-                      size_t workspace_bytes, double* total, CudaStream stream);
-Status AddSquaresCuda(const Float16* values, size_t count, double* workspace,
                       size_t workspace_bytes, double* total, CudaStream stream);
 Status AddSquaresCuda(const float* values, size_t count, double* workspace, size_t workspace_bytes,
                       double* total, CudaStream stream);

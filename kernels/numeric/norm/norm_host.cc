@@ -11,7 +11,6 @@
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
-#include "kernels/runtime/simd/half_lanes-inl.h"
 #include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
 #include "kernels/runtime/simd/lanes-inl.h"
 
@@ -90,9 +89,6 @@ HWY_INLINE double Sum(const T* values, size_t count, double sum) {
 double SumBFloat16(const BFloat16* values, size_t count, double sum) {
   return Sum(values, count, sum);
 }
-double SumFloat16(const Float16* values, size_t count, double sum) {
-  return Sum(values, count, sum);
-}
 double SumFloat(const float* values, size_t count, double sum) { return Sum(values, count, sum); }
 
 }  // namespace
@@ -105,14 +101,10 @@ namespace geminid::kernels {
 namespace {
 
 HWY_EXPORT(SumBFloat16);
-HWY_EXPORT(SumFloat16);
 HWY_EXPORT(SumFloat);
 
 double Dispatch(const BFloat16* values, size_t count, double sum) {
   return HWY_DYNAMIC_DISPATCH(SumBFloat16)(values, count, sum);
-}
-double Dispatch(const Float16* values, size_t count, double sum) {
-  return HWY_DYNAMIC_DISPATCH(SumFloat16)(values, count, sum);
 }
 double Dispatch(const float* values, size_t count, double sum) {
   return HWY_DYNAMIC_DISPATCH(SumFloat)(values, count, sum);
@@ -132,10 +124,6 @@ Status CheckAndAdd(const T* values, size_t count, SquareSum* total) {
 }  // namespace
 
 Status AddSquares(const BFloat16* values, size_t count, SquareSum* total) {
-  return CheckAndAdd(values, count, total);
-}
-
-Status AddSquares(const Float16* values, size_t count, SquareSum* total) {
   return CheckAndAdd(values, count, total);
 }
 

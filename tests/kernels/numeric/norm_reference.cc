@@ -12,7 +12,6 @@ namespace geminid::kernels::reference {
 namespace {
 
 double ToDouble(BFloat16 x) { return x.ToFloat(); }
-double ToDouble(Float16 x) { return x.ToFloat(); }
 double ToDouble(float x) { return x; }
 
 template <typename T>
@@ -54,10 +53,6 @@ double Sum(const T* values, size_t count, double sum) {
 }  // namespace
 
 double AddSquares(const BFloat16* values, size_t count, double sum) {
-  return Sum(values, count, sum);
-}
-
-double AddSquares(const Float16* values, size_t count, double sum) {
   return Sum(values, count, sum);
 }
 

@@ -29,10 +29,9 @@ std::vector<float> RandomValues(size_t count, unsigned seed) {
   return values;
 }
 
-template <typename Half = BFloat16>
-std::vector<Half> Narrow(const std::vector<float>& values) {
-  std::vector<Half> narrow(values.size());
-  for (size_t i = 0; i < values.size(); ++i) narrow[i] = Half::FromFloat(values[i]);
+std::vector<BFloat16> Narrow(const std::vector<float>& values) {
+  std::vector<BFloat16> narrow(values.size());
+  for (size_t i = 0; i < values.size(); ++i) narrow[i] = BFloat16::FromFloat(values[i]);
   return narrow;
 }
 
@@ -40,15 +39,11 @@ std::vector<Half> Narrow(const std::vector<float>& values) {
 TEST(Norm, EveryCountAndTarget_BitsOfReference) {
   const std::vector<float> values = RandomValues(3 * kNormBlock + 100, 1);
   const std::vector<BFloat16> narrow = Narrow(values);
-  const std::vector<Float16> half = Narrow<Float16>(RandomValues(values.size(), 2));
   ForEachTarget([&] {
     for (const size_t count : {0, 1, 2, 15, 16, 17, 31, 33, 4095, 4096, 4097, 8192, 12345}) {
       for (const size_t shift : {0, 1, 7}) {
         SCOPED_TRACE(testing::Message() << count << " values from " << shift);
-        SquareSum from_float{0.5}, from_bfloat16{0.5}, from_float16{0.5};
-        ASSERT_EQ(AddSquares(half.data() + shift, count, &from_float16), Status::kOk);
-        ASSERT_EQ(BitsOf(from_float16.sum),
-                  BitsOf(reference::AddSquares(half.data() + shift, count, 0.5)));
+        SquareSum from_float{0.5}, from_bfloat16{0.5};
         ASSERT_EQ(AddSquares(values.data() + shift, count, &from_float), Status::kOk);
         ASSERT_EQ(AddSquares(narrow.data() + shift, count, &from_bfloat16), Status::kOk);
         ASSERT_EQ(BitsOf(from_float.sum),

@@ -1,10 +1,9 @@
 // The device seam: the library uses accelerators only through this interface.
 //
-//   host/    slabs are memfds, copies are memcpy on one thread per direction. Also for real use:
-//            laptops and test machines train on it. A strict one has an arena that only copies and
-//            operations can touch.
-//   cuda/    an NVIDIA GPU, through its driver.
-//   faulty/  a decorator that fails, delays or kills at a chosen call.
+//   host/  slabs are memfds, copies are memcpy on one thread per direction. Also for real use:
+//          laptops and test machines train on it. A strict one has an arena that only copies and
+//          operations can touch.
+//   cuda/  an NVIDIA GPU, through its driver.
 // Every implementation passes tests/client/device/device_conformance_test.cc.
 #ifndef GEMINID_CLIENT_DEVICE_DEVICE_H_
 #define GEMINID_CLIENT_DEVICE_DEVICE_H_

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "client/device/faulty/faulty_device.h"
 #include "client/device/host/host_device.h"
 #include "tests/client/device/device_implementations.h"
+#include "tests/client/device/faulty_device.h"
 #include "tests/client/memory_files.h"
 
 namespace geminid::device {

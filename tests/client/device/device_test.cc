@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "client/device/faulty/faulty_device.h"
 #include "client/device/host/host_device.h"
 #include "client/device/host/link_pacer.h"
+#include "tests/client/device/faulty_device.h"
 #include "tests/client/memory_files.h"
 
 namespace geminid::device {

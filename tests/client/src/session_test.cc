@@ -23,10 +23,10 @@
 #include <thread>
 #include <vector>
 
-#include "client/device/faulty/faulty_device.h"
 #include "client/device/host/host_device.h"
 #include "client/src/session_impl.h"
 #include "client/src/session_internal.h"
+#include "tests/client/device/faulty_device.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid {

@@ -11,7 +11,6 @@
 
 #include "base/mapping.h"
 #include "base/memfd.h"
-#include "client/device/faulty/faulty_device.h"
 #include "client/device/host/host_device.h"
 #include "client/src/session_impl.h"
 #include "client/src/session_internal.h"
@@ -20,6 +19,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/shm/attach_messages.h"
+#include "tests/client/device/faulty_device.h"
 #include "tests/daemon/service/restart_fixture.h"
 
 namespace geminid::service {

@@ -13,7 +13,6 @@
 #include <span>
 #include <thread>
 
-#include "client/device/faulty/faulty_device.h"
 #include "client/device/host/host_device.h"
 #include "client/src/session_impl.h"
 #include "collectives/local/local_communicator.h"
@@ -21,6 +20,7 @@
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "tests/base/long_tests.h"
+#include "tests/client/device/faulty_device.h"
 #include "tests/client/zero/deadline.h"
 #include "tests/client/zero/engine/engine_calls_fixture.h"
 #include "tests/daemon_env/daemon_env.h"

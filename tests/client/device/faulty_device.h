@@ -1,6 +1,6 @@
 // A device that fails at a chosen call, to test the code that uses devices.
-#ifndef GEMINID_CLIENT_DEVICE_FAULTY_FAULTY_DEVICE_H_
-#define GEMINID_CLIENT_DEVICE_FAULTY_FAULTY_DEVICE_H_
+#ifndef GEMINID_TESTS_CLIENT_DEVICE_FAULTY_DEVICE_H_
+#define GEMINID_TESTS_CLIENT_DEVICE_FAULTY_DEVICE_H_
 
 #include <cstdint>
 #include <functional>
@@ -36,4 +36,4 @@ std::unique_ptr<Device> MakeFaultyDevice(std::unique_ptr<Device> inner, const Fa
 
 }  // namespace geminid::device
 
-#endif  // GEMINID_CLIENT_DEVICE_FAULTY_FAULTY_DEVICE_H_
+#endif  // GEMINID_TESTS_CLIENT_DEVICE_FAULTY_DEVICE_H_

@@ -1,4 +1,4 @@
-#include "client/device/faulty/faulty_device.h"
+#include "tests/client/device/faulty_device.h"
 
 #include <signal.h>
 #include <unistd.h>

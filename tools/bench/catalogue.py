@@ -64,7 +64,6 @@ ENTRIES = [
     google("arena_bench"),
     google("addresses_bench", targets=("geminid",)),
     google("operators_bench", (".*", ("use_us", "finish_us", "add_gradient_us")), targets=("geminid",)),
-    google("tensor_names_bench", (".*", ("per_tensor",))),
     google("engine_bench", usual=IN_TURN, by_default=False),  # needs 10 GiB
     google("training_bench",
            ("BM_.*", ("limited_tokens_per_second", "unlimited_tokens_per_second", "same_work_tokens_per_second",

@@ -18,7 +18,6 @@
 #include "kernels/optimizers/adamw/adamw.h"
 #include "kernels/optimizers/sharded_step.h"
 #include "kernels/runtime/common/bfloat16.h"
-#include "kernels/runtime/common/workspace.h"
 
 namespace geminid::zero {
 namespace {
@@ -402,10 +401,13 @@ void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int upda
   const auto alone = [](std::span<double>) { return true; };
   kernels::Status status = step.Prepare(scalars, std::span(&segment, 1), state->factors.data(),
                                         alone, state->factors.data());
-  kernels::Workspace workspace;
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
   size_t bytes = 0;
   if (status == kernels::Status::kOk) status = step.MatrixWorkspaceBytes(1, &bytes);
-  step.SetMatrixWorkspace({static_cast<std::byte*>(workspace.Bytes(bytes)), bytes});
+  std::vector<Line> workspace((bytes + sizeof(Line) - 1) / sizeof(Line));
+  step.SetMatrixWorkspace({reinterpret_cast<std::byte*>(workspace.data()), bytes});
   if (status == kernels::Status::kOk) {
     status = step.OfMatrices(segment) ? step.ApplyMatrices(segment, arrays, nullptr)
                                       : step.Apply(segment, arrays);

@@ -44,7 +44,7 @@ HWY_INLINE F32x16 GeluCumulative(F32x16 v, F32x16 bell) {
 }
 
 template <typename T>
-HWY_INLINE void GeluErfForwardLoop(const T* x, size_t count, T* y) {
+void GeluErfForwardLoop(const T* x, size_t count, T* y) {
   for (size_t i = 0; i < count; i += kWidth) {
     const size_t n = count - i;
     const F32x16 v = LoadN(x + i, n);
@@ -53,7 +53,7 @@ HWY_INLINE void GeluErfForwardLoop(const T* x, size_t count, T* y) {
 }
 
 template <typename T>
-HWY_INLINE void GeluErfBackwardLoop(const T* dy, const T* x, size_t count, T* dx) {
+void GeluErfBackwardLoop(const T* dy, const T* x, size_t count, T* dx) {
   for (size_t i = 0; i < count; i += kWidth) {
     const size_t n = count - i;
     const F32x16 v = LoadN(x + i, n);
@@ -63,22 +63,6 @@ HWY_INLINE void GeluErfBackwardLoop(const T* dy, const T* x, size_t count, T* dx
   }
 }
 
-void GeluErfForwardFloat(const float* x, size_t count, float* y) {
-  GeluErfForwardLoop(x, count, y);
-}
-
-void GeluErfForwardBFloat16(const BFloat16* x, size_t count, BFloat16* y) {
-  GeluErfForwardLoop(x, count, y);
-}
-
-void GeluErfBackwardFloat(const float* dy, const float* x, size_t count, float* dx) {
-  GeluErfBackwardLoop(dy, x, count, dx);
-}
-
-void GeluErfBackwardBFloat16(const BFloat16* dy, const BFloat16* x, size_t count, BFloat16* dx) {
-  GeluErfBackwardLoop(dy, x, count, dx);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
@@ -86,15 +70,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-GEMINID_KERNEL_EXPORT(GeluErfForward);
-GEMINID_KERNEL_EXPORT(GeluErfBackward);
-
 template <typename T>
 Status GeluErfForward(const T* x, size_t count, T* y) {
   const Status status = CheckInPlace(Buffer::Of(y, count), {Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, GeluErfForward, x, count, y);
+  GEMINID_KERNEL_CALL(GeluErfForwardLoop<T>, x, count, y);
   return Status::kOk;
 }
 
@@ -104,7 +85,7 @@ Status GeluErfBackward(const T* dy, const T* x, size_t count, T* dx) {
       CheckInPlace(Buffer::Of(dx, count), {Buffer::Of(dy, count), Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, GeluErfBackward, dy, x, count, dx);
+  GEMINID_KERNEL_CALL(GeluErfBackwardLoop<T>, dy, x, count, dx);
   return Status::kOk;
 }
 

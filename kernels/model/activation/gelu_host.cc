@@ -23,7 +23,7 @@ HWY_INLINE F32x16 GeluSigmoid(F32x16 x, F32x16 x2) {
 }
 
 template <typename T>
-HWY_INLINE void GeluForwardLoop(const T* x, size_t count, T* y) {
+void GeluForwardLoop(const T* x, size_t count, T* y) {
   for (size_t i = 0; i < count; i += kWidth) {
     const size_t n = count - i;
     const F32x16 v = LoadN(x + i, n);
@@ -32,7 +32,7 @@ HWY_INLINE void GeluForwardLoop(const T* x, size_t count, T* y) {
 }
 
 template <typename T>
-HWY_INLINE void GeluBackwardLoop(const T* dy, const T* x, size_t count, T* dx) {
+void GeluBackwardLoop(const T* dy, const T* x, size_t count, T* dx) {
   const F32x16 one = Set(1.0F);
   for (size_t i = 0; i < count; i += kWidth) {
     const size_t n = count - i;
@@ -48,18 +48,6 @@ HWY_INLINE void GeluBackwardLoop(const T* dy, const T* x, size_t count, T* dx) {
 
 void GeluForwardFloat(const float* x, size_t count, float* y) { GeluForwardLoop(x, count, y); }
 
-void GeluForwardBFloat16(const BFloat16* x, size_t count, BFloat16* y) {
-  GeluForwardLoop(x, count, y);
-}
-
-void GeluBackwardFloat(const float* dy, const float* x, size_t count, float* dx) {
-  GeluBackwardLoop(dy, x, count, dx);
-}
-
-void GeluBackwardBFloat16(const BFloat16* dy, const BFloat16* x, size_t count, BFloat16* dx) {
-  GeluBackwardLoop(dy, x, count, dx);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
@@ -67,15 +55,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-GEMINID_KERNEL_EXPORT(GeluForward);
-GEMINID_KERNEL_EXPORT(GeluBackward);
-
 template <typename T>
 Status GeluForward(const T* x, size_t count, T* y) {
   const Status status = CheckInPlace(Buffer::Of(y, count), {Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, GeluForward, x, count, y);
+  GEMINID_KERNEL_CALL(GeluForwardLoop<T>, x, count, y);
   return Status::kOk;
 }
 
@@ -85,7 +70,7 @@ Status GeluBackward(const T* dy, const T* x, size_t count, T* dx) {
       CheckInPlace(Buffer::Of(dx, count), {Buffer::Of(dy, count), Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, GeluBackward, dy, x, count, dx);
+  GEMINID_KERNEL_CALL(GeluBackwardLoop<T>, dy, x, count, dx);
   return Status::kOk;
 }
 

@@ -14,7 +14,7 @@ namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void SwigluForwardLoop(const SwigluShape& shape, const T* gate, const T* up, T* y) {
+void SwigluForwardLoop(const SwigluShape& shape, const T* gate, const T* up, T* y) {
   for (size_t r = 0; r < shape.rows; ++r) {
     const T* gate_row = gate + r * shape.gate_up_stride;
     const T* up_row = up + r * shape.gate_up_stride;
@@ -28,8 +28,8 @@ HWY_INLINE void SwigluForwardLoop(const SwigluShape& shape, const T* gate, const
 }
 
 template <typename T>
-HWY_INLINE void SwigluBackwardLoop(const SwigluShape& shape, const T* dy, const T* gate,
-                                   const T* up, T* dgate, T* dup) {
+void SwigluBackwardLoop(const SwigluShape& shape, const T* dy, const T* gate, const T* up, T* dgate,
+                        T* dup) {
   const F32x16 one = Set(1.0F);
   for (size_t r = 0; r < shape.rows; ++r) {
     const size_t row = r * shape.gate_up_stride;
@@ -45,25 +45,6 @@ HWY_INLINE void SwigluBackwardLoop(const SwigluShape& shape, const T* dy, const 
   }
 }
 
-void SwigluForwardFloat(const SwigluShape& shape, const float* gate, const float* up, float* y) {
-  SwigluForwardLoop(shape, gate, up, y);
-}
-
-void SwigluForwardBFloat16(const SwigluShape& shape, const BFloat16* gate, const BFloat16* up,
-                           BFloat16* y) {
-  SwigluForwardLoop(shape, gate, up, y);
-}
-
-void SwigluBackwardFloat(const SwigluShape& shape, const float* dy, const float* gate,
-                         const float* up, float* dgate, float* dup) {
-  SwigluBackwardLoop(shape, dy, gate, up, dgate, dup);
-}
-
-void SwigluBackwardBFloat16(const SwigluShape& shape, const BFloat16* dy, const BFloat16* gate,
-                            const BFloat16* up, BFloat16* dgate, BFloat16* dup) {
-  SwigluBackwardLoop(shape, dy, gate, up, dgate, dup);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
@@ -71,16 +52,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-GEMINID_KERNEL_EXPORT(SwigluForward);
-GEMINID_KERNEL_EXPORT(SwigluBackward);
-
 template <typename T>
 Status SwigluForward(const SwigluShape& shape, const T* gate, const T* up, T* y) {
   size_t dense = 0;
   const Status status = CheckSwigluForward(shape, gate, up, y, &dense);
   if (status != Status::kOk || dense == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, SwigluForward, shape, gate, up, y);
+  GEMINID_KERNEL_CALL(SwigluForwardLoop<T>, shape, gate, up, y);
   return Status::kOk;
 }
 
@@ -91,7 +69,7 @@ Status SwigluBackward(const SwigluShape& shape, const T* dy, const T* gate, cons
   const Status status = CheckSwigluBackward(shape, dy, gate, up, dgate, dup, &dense);
   if (status != Status::kOk || dense == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, SwigluBackward, shape, dy, gate, up, dgate, dup);
+  GEMINID_KERNEL_CALL(SwigluBackwardLoop<T>, shape, dy, gate, up, dgate, dup);
   return Status::kOk;
 }
 

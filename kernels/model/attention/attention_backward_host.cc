@@ -137,9 +137,9 @@ HWY_INLINE void LoadKeyValueHead(const AttentionShape& shape, const AttentionLay
 }
 
 template <typename T>
-HWY_INLINE void BackwardLoop(const AttentionShape& shape, const AttentionSaved<T>& saved,
-                             const HeadsView<T>& dq, const HeadsView<T>& dk, const HeadsView<T>& dv,
-                             void* workspace) {
+void BackwardLoop(const AttentionShape& shape, const AttentionSaved<T>& saved,
+                  const HeadsView<T>& dq, const HeadsView<T>& dk, const HeadsView<T>& dv,
+                  void* workspace) {
   const AttentionLayout layout(shape);
   FloatArena arena(workspace);
   const KeyValueHead kv = {arena.Take(layout.head()), arena.Take(layout.head()),
@@ -176,26 +176,12 @@ HWY_INLINE void BackwardLoop(const AttentionShape& shape, const AttentionSaved<T
   }
 }
 
-void BackwardFloat(const AttentionShape& shape, const AttentionSaved<float>& saved,
-                   const HeadsView<float>& dq, const HeadsView<float>& dk,
-                   const HeadsView<float>& dv, void* workspace) {
-  BackwardLoop(shape, saved, dq, dk, dv, workspace);
-}
-
-void BackwardBFloat16(const AttentionShape& shape, const AttentionSaved<BFloat16>& saved,
-                      const HeadsView<BFloat16>& dq, const HeadsView<BFloat16>& dk,
-                      const HeadsView<BFloat16>& dv, void* workspace) {
-  BackwardLoop(shape, saved, dq, dk, dv, workspace);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace geminid::kernels {
-
-GEMINID_KERNEL_EXPORT(Backward);
 
 template <typename T>
 Status AttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& saved,
@@ -215,7 +201,7 @@ Status AttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& s
                                     .dout = task.Queries(saved.dout),
                                     .lse = task.Lse(saved.lse)};
     const ScopedFloatEnvironment environment;
-    GEMINID_KERNEL_CALL(T, Backward, task.shape, part, task.Queries(dq), task.Keys(dk),
+    GEMINID_KERNEL_CALL(BackwardLoop<T>, task.shape, part, task.Queries(dq), task.Keys(dk),
                         task.Keys(dv), task.Workspace(workspace, thread));
     return Status::kOk;
   });

@@ -137,9 +137,9 @@ HWY_INLINE void FinishBlock(const AttentionShape& shape, const AttentionLayout& 
 }
 
 template <typename T>
-HWY_INLINE void ForwardLoop(const AttentionShape& shape, const HeadsView<const T>& q,
-                            const HeadsView<const T>& k, const HeadsView<const T>& v,
-                            const HeadsView<T>& out, float* lse, void* workspace) {
+void ForwardLoop(const AttentionShape& shape, const HeadsView<const T>& q,
+                 const HeadsView<const T>& k, const HeadsView<const T>& v, const HeadsView<T>& out,
+                 float* lse, void* workspace) {
   const AttentionLayout layout(shape);
   FloatArena arena(workspace);
   float* k_rows = arena.Take(layout.head());
@@ -170,26 +170,12 @@ HWY_INLINE void ForwardLoop(const AttentionShape& shape, const HeadsView<const T
   }
 }
 
-void ForwardFloat(const AttentionShape& shape, const HeadsView<const float>& q,
-                  const HeadsView<const float>& k, const HeadsView<const float>& v,
-                  const HeadsView<float>& out, float* lse, void* workspace) {
-  ForwardLoop(shape, q, k, v, out, lse, workspace);
-}
-
-void ForwardBFloat16(const AttentionShape& shape, const HeadsView<const BFloat16>& q,
-                     const HeadsView<const BFloat16>& k, const HeadsView<const BFloat16>& v,
-                     const HeadsView<BFloat16>& out, float* lse, void* workspace) {
-  ForwardLoop(shape, q, k, v, out, lse, workspace);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace geminid::kernels {
-
-GEMINID_KERNEL_EXPORT(Forward);
 
 size_t AttentionWorkspaceBytes(const AttentionShape& shape, size_t threads) {
   return threads * AttentionLayout(shape).floats() * sizeof(float);
@@ -207,7 +193,7 @@ Status AttentionForward(const AttentionShape& shape, HeadsView<const T> q, Heads
   return RunTasks(pool, AttentionTask::Count(shape), [&](size_t index, size_t thread) {
     const AttentionTask task(shape, index);
     const ScopedFloatEnvironment environment;
-    GEMINID_KERNEL_CALL(T, Forward, task.shape, task.Queries(q), task.Keys(k), task.Keys(v),
+    GEMINID_KERNEL_CALL(ForwardLoop<T>, task.shape, task.Queries(q), task.Keys(k), task.Keys(v),
                         task.Queries(out), task.Lse(lse), task.Workspace(workspace, thread));
     return Status::kOk;
   });

@@ -18,9 +18,8 @@ namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void CrossEntropyLoop(const CrossEntropyShape& shape, const T* logits,
-                                 const int32_t* targets, float grad_scale, T* dlogits,
-                                 float* token_loss, CrossEntropyResult* result) {
+void CrossEntropyLoop(const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
+                      float grad_scale, T* dlogits, float* token_loss, CrossEntropyResult* result) {
   const size_t cols = shape.vocabulary;
   for (size_t t = 0; t < shape.tokens; ++t) {
     const T* row = logits + t * shape.row_stride;
@@ -42,26 +41,12 @@ HWY_INLINE void CrossEntropyLoop(const CrossEntropyShape& shape, const T* logits
   }
 }
 
-void CrossEntropyFloat(const CrossEntropyShape& shape, const float* logits, const int32_t* targets,
-                       float grad_scale, float* dlogits, float* token_loss,
-                       CrossEntropyResult* result) {
-  CrossEntropyLoop(shape, logits, targets, grad_scale, dlogits, token_loss, result);
-}
-
-void CrossEntropyBFloat16(const CrossEntropyShape& shape, const BFloat16* logits,
-                          const int32_t* targets, float grad_scale, BFloat16* dlogits,
-                          float* token_loss, CrossEntropyResult* result) {
-  CrossEntropyLoop(shape, logits, targets, grad_scale, dlogits, token_loss, result);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace geminid::kernels {
-
-GEMINID_KERNEL_EXPORT(CrossEntropy);
 
 template <typename T>
 Status CrossEntropy(const CrossEntropyShape& shape, const T* logits, const int32_t* targets,
@@ -77,7 +62,7 @@ Status CrossEntropy(const CrossEntropyShape& shape, const T* logits, const int32
   }
   *result = {};
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, CrossEntropy, shape, logits, targets, grad_scale, dlogits, token_loss,
+  GEMINID_KERNEL_CALL(CrossEntropyLoop<T>, shape, logits, targets, grad_scale, dlogits, token_loss,
                       result);
   return Status::kOk;
 }

@@ -15,7 +15,7 @@ namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void BiasAddLoop(size_t rows, size_t cols, const T* bias, T* x) {
+void BiasAddLoop(size_t rows, size_t cols, const T* bias, T* x) {
   for (size_t r = 0; r < rows; ++r) {
     T* row = x + r * cols;
     for (size_t i = 0; i < cols; i += kWidth) {
@@ -26,8 +26,7 @@ HWY_INLINE void BiasAddLoop(size_t rows, size_t cols, const T* bias, T* x) {
 }
 
 template <typename T>
-HWY_INLINE void ColumnSumLoop(size_t rows, size_t cols, const T* x, T* out, bool accumulate,
-                              float* sums) {
+void ColumnSumLoop(size_t rows, size_t cols, const T* x, T* out, bool accumulate, float* sums) {
   ZeroRow(sums, cols);
   for (size_t r = 0; r < rows; ++r) {
     const T* row = x + r * cols;
@@ -38,33 +37,12 @@ HWY_INLINE void ColumnSumLoop(size_t rows, size_t cols, const T* x, T* out, bool
   FinishRow(sums, cols, accumulate, out);
 }
 
-void BiasAddFloat(size_t rows, size_t cols, const float* bias, float* x) {
-  BiasAddLoop(rows, cols, bias, x);
-}
-
-void BiasAddBFloat16(size_t rows, size_t cols, const BFloat16* bias, BFloat16* x) {
-  BiasAddLoop(rows, cols, bias, x);
-}
-
-void ColumnSumFloat(size_t rows, size_t cols, const float* x, float* out, bool accumulate,
-                    float* sums) {
-  ColumnSumLoop(rows, cols, x, out, accumulate, sums);
-}
-
-void ColumnSumBFloat16(size_t rows, size_t cols, const BFloat16* x, BFloat16* out, bool accumulate,
-                       float* sums) {
-  ColumnSumLoop(rows, cols, x, out, accumulate, sums);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace geminid::kernels {
-
-GEMINID_KERNEL_EXPORT(BiasAdd);
-GEMINID_KERNEL_EXPORT(ColumnSum);
 
 template <typename T>
 Status BiasAdd(size_t rows, size_t cols, const T* bias, T* x) {
@@ -74,7 +52,7 @@ Status BiasAdd(size_t rows, size_t cols, const T* bias, T* x) {
   status = CheckBuffers({Buffer::Of(bias, cols)}, {Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, BiasAdd, rows, cols, bias, x);
+  GEMINID_KERNEL_CALL(BiasAddLoop<T>, rows, cols, bias, x);
   return Status::kOk;
 }
 
@@ -91,7 +69,8 @@ Status ColumnSum(size_t rows, size_t cols, const T* x, T* out, bool accumulate, 
   status = CheckWorkspace(workspace, workspace_bytes, ColumnSumWorkspaceBytes(cols));
   if (status != Status::kOk || cols == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, ColumnSum, rows, cols, x, out, accumulate, static_cast<float*>(workspace));
+  GEMINID_KERNEL_CALL(ColumnSumLoop<T>, rows, cols, x, out, accumulate,
+                      static_cast<float*>(workspace));
   return Status::kOk;
 }
 

@@ -14,19 +14,11 @@ namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void ResidualAddLoop(const T* a, const T* b, size_t count, T* out) {
+void ResidualAddLoop(const T* a, const T* b, size_t count, T* out) {
   for (size_t i = 0; i < count; i += kWidth) {
     const size_t n = count - i;
     StoreN(LoadN(a + i, n) + LoadN(b + i, n), out + i, n);
   }
-}
-
-void ResidualAddFloat(const float* a, const float* b, size_t count, float* out) {
-  ResidualAddLoop(a, b, count, out);
-}
-
-void ResidualAddBFloat16(const BFloat16* a, const BFloat16* b, size_t count, BFloat16* out) {
-  ResidualAddLoop(a, b, count, out);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -36,15 +28,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-GEMINID_KERNEL_EXPORT(ResidualAdd);
-
 template <typename T>
 Status ResidualAdd(const T* a, const T* b, size_t count, T* out) {
   const Status status =
       CheckInPlace(Buffer::Of(out, count), {Buffer::Of(a, count), Buffer::Of(b, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, ResidualAdd, a, b, count, out);
+  GEMINID_KERNEL_CALL(ResidualAddLoop<T>, a, b, count, out);
   return Status::kOk;
 }
 

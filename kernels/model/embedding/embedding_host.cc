@@ -32,9 +32,8 @@ namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
 template <typename T>
-HWY_INLINE void EmbeddingForwardLoop(const EmbeddingShape& shape, const int32_t* ids,
-                                     const T* table, const T* position_table, size_t sequence,
-                                     T* y) {
+void EmbeddingForwardLoop(const EmbeddingShape& shape, const int32_t* ids, const T* table,
+                          const T* position_table, size_t sequence, T* y) {
   const size_t hidden = shape.hidden;
   for (size_t t = 0; t < shape.tokens; ++t) {
     const size_t row = static_cast<size_t>(ids[t]) - shape.first_row;  // wraps when below
@@ -61,8 +60,8 @@ HWY_INLINE F32x16 ChunkSum(const RowTokens& tokens, size_t begin, size_t end, co
 }
 
 template <typename T>
-HWY_INLINE void ScatterLoop(const EmbeddingShape& shape, const RowTokens& tokens, const T* dy,
-                            T* dtable, bool accumulate) {
+void ScatterLoop(const EmbeddingShape& shape, const RowTokens& tokens, const T* dy, T* dtable,
+                 bool accumulate) {
   const size_t hidden = shape.hidden;
   for (size_t r = 0; r < shape.rows; ++r) {
     const size_t begin = tokens.begin[r];
@@ -82,8 +81,8 @@ HWY_INLINE void ScatterLoop(const EmbeddingShape& shape, const RowTokens& tokens
 }
 
 template <typename T>
-HWY_INLINE void PositionLoop(size_t batch, size_t sequence, size_t hidden, const T* dy,
-                             T* dpositions, bool accumulate) {
+void PositionLoop(size_t batch, size_t sequence, size_t hidden, const T* dy, T* dpositions,
+                  bool accumulate) {
   const size_t count = sequence * hidden;
   for (size_t i = 0; i < count; i += kWidth) {
     const size_t n = count - i;
@@ -93,47 +92,12 @@ HWY_INLINE void PositionLoop(size_t batch, size_t sequence, size_t hidden, const
   }
 }
 
-void EmbeddingForwardFloat(const EmbeddingShape& shape, const int32_t* ids, const float* table,
-                           const float* position_table, size_t sequence, float* y) {
-  EmbeddingForwardLoop(shape, ids, table, position_table, sequence, y);
-}
-
-void EmbeddingForwardBFloat16(const EmbeddingShape& shape, const int32_t* ids,
-                              const BFloat16* table, const BFloat16* position_table,
-                              size_t sequence, BFloat16* y) {
-  EmbeddingForwardLoop(shape, ids, table, position_table, sequence, y);
-}
-
-void ScatterFloat(const EmbeddingShape& shape, const RowTokens& tokens, const float* dy,
-                  float* dtable, bool accumulate) {
-  ScatterLoop(shape, tokens, dy, dtable, accumulate);
-}
-
-void ScatterBFloat16(const EmbeddingShape& shape, const RowTokens& tokens, const BFloat16* dy,
-                     BFloat16* dtable, bool accumulate) {
-  ScatterLoop(shape, tokens, dy, dtable, accumulate);
-}
-
-void PositionFloat(size_t batch, size_t sequence, size_t hidden, const float* dy, float* dpositions,
-                   bool accumulate) {
-  PositionLoop(batch, sequence, hidden, dy, dpositions, accumulate);
-}
-
-void PositionBFloat16(size_t batch, size_t sequence, size_t hidden, const BFloat16* dy,
-                      BFloat16* dpositions, bool accumulate) {
-  PositionLoop(batch, sequence, hidden, dy, dpositions, accumulate);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace geminid::kernels {
-
-GEMINID_KERNEL_EXPORT(EmbeddingForward);
-GEMINID_KERNEL_EXPORT(Scatter);
-GEMINID_KERNEL_EXPORT(Position);
 
 namespace {
 
@@ -168,7 +132,7 @@ Status EmbeddingForward(const EmbeddingShape& shape, const int32_t* ids, const T
       CheckEmbeddingForward(shape, ids, Ids::kReadable, table, position_table, sequence, y);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, EmbeddingForward, shape, ids, table, position_table, sequence, y);
+  GEMINID_KERNEL_CALL(EmbeddingForwardLoop<T>, shape, ids, table, position_table, sequence, y);
   return Status::kOk;
 }
 
@@ -186,7 +150,7 @@ Status EmbeddingBackward(const EmbeddingShape& shape, const int32_t* ids, const 
   if (status != Status::kOk) return status;
   const RowTokens tokens = SortTokens(shape, ids, workspace);
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, Scatter, shape, tokens, dy, dtable, accumulate);
+  GEMINID_KERNEL_CALL(ScatterLoop<T>, shape, tokens, dy, dtable, accumulate);
   return Status::kOk;
 }
 
@@ -197,7 +161,7 @@ Status PositionEmbeddingBackward(size_t batch, size_t sequence, size_t hidden, c
   const Status status = CheckPositionBackward(batch, sequence, hidden, dy, dpositions, &positions);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, Position, batch, sequence, hidden, dy, dpositions, accumulate);
+  GEMINID_KERNEL_CALL(PositionLoop<T>, batch, sequence, hidden, dy, dpositions, accumulate);
   return Status::kOk;
 }
 

@@ -4,6 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/model/matmul/rows_host.cc"
 #include <algorithm>
+#include <utility>
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
@@ -80,9 +81,10 @@ HWY_NOINLINE void Tile(const MatmulShape& s, const In* a, const In* b, const Out
 }
 
 // Columns [first, last) of all rows.
-template <typename In, typename Out>
-HWY_INLINE void Columns(const MatmulShape& s, const In* a, const In* b, const Out* bias, Out* c,
-                        size_t first, size_t last) {
+template <class Types, typename In = typename Types::first_type,
+          typename Out = typename Types::second_type>
+void Columns(const MatmulShape& s, const In* a, const In* b, const Out* bias, Out* c, size_t first,
+             size_t last) {
   for (size_t col = first; col < last; col += kWidth) {
     const size_t count = std::min(kWidth, last - col);
     const In* part = b + col * (s.transpose_b == Transpose::kYes ? s.b_stride : 1);
@@ -97,19 +99,6 @@ HWY_INLINE void Columns(const MatmulShape& s, const In* a, const In* b, const Ou
   }
 }
 
-void ColumnsFloat(const MatmulShape& s, const float* a, const float* b, const float* bias, float* c,
-                  size_t first, size_t last) {
-  Columns(s, a, b, bias, c, first, last);
-}
-void ColumnsBFloat16(const MatmulShape& s, const BFloat16* a, const BFloat16* b,
-                     const BFloat16* bias, BFloat16* c, size_t first, size_t last) {
-  Columns(s, a, b, bias, c, first, last);
-}
-void ColumnsWide(const MatmulShape& s, const BFloat16* a, const BFloat16* b, const float* bias,
-                 float* c, size_t first, size_t last) {
-  Columns(s, a, b, bias, c, first, last);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
@@ -117,24 +106,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-HWY_EXPORT(ColumnsFloat);
-HWY_EXPORT(ColumnsBFloat16);
-HWY_EXPORT(ColumnsWide);
-
 namespace {
-
-void RunColumns(const MatmulShape& s, const float* a, const float* b, const float* bias, float* c,
-                size_t first, size_t last) {
-  HWY_DYNAMIC_DISPATCH(ColumnsFloat)(s, a, b, bias, c, first, last);
-}
-void RunColumns(const MatmulShape& s, const BFloat16* a, const BFloat16* b, const BFloat16* bias,
-                BFloat16* c, size_t first, size_t last) {
-  HWY_DYNAMIC_DISPATCH(ColumnsBFloat16)(s, a, b, bias, c, first, last);
-}
-void RunColumns(const MatmulShape& s, const BFloat16* a, const BFloat16* b, const float* bias,
-                float* c, size_t first, size_t last) {
-  HWY_DYNAMIC_DISPATCH(ColumnsWide)(s, a, b, bias, c, first, last);
-}
 
 // Columns of a task: whole vectors, and enough that B's rows are read in long runs.
 constexpr size_t kColumnsOfTask = 64;
@@ -161,7 +133,8 @@ Status MatmulByRows(const MatmulShape& shape, const In* a, const In* b, const Ou
   return RunTasks(pool, GranuleCount(s.n, kColumnsOfTask), [&](size_t index, size_t) {
     const ScopedFloatEnvironment environment;
     const Granule part = GranuleAt(index, s.n, kColumnsOfTask);
-    RunColumns(s, a, b, bias, c, part.begin, part.end);
+    using Types = std::pair<In, Out>;
+    GEMINID_KERNEL_CALL(Columns<Types>, s, a, b, bias, c, part.begin, part.end);
     return Status::kOk;
   });
 }

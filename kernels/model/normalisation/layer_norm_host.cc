@@ -4,6 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/model/normalisation/layer_norm_host.cc"
 #include <cmath>
+#include <utility>
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
@@ -27,9 +28,10 @@ HWY_INLINE float RowRstd(const T* x, size_t cols, float mean, float epsilon) {
   return 1.0F / std::sqrt(RowSquares(x, cols, mean) / static_cast<float>(cols) + epsilon);
 }
 
-template <typename T, typename P>
-HWY_INLINE void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, const P* gamma,
-                                     const P* beta, T* y, float* mean, float* rstd) {
+template <class Types, typename T = typename Types::first_type,
+          typename P = typename Types::second_type>
+void LayerNormForwardLoop(const LayerNormShape& shape, const T* x, const P* gamma, const P* beta,
+                          T* y, float* mean, float* rstd) {
   for (size_t r = 0; r < shape.rows; ++r) {
     const T* row = x + r * shape.cols;
     T* out = y + r * shape.cols;
@@ -55,10 +57,10 @@ HWY_INLINE void InputGradient(const LayerNormRow<T, P>& row, size_t cols, const 
   WriteInputGradient(row, cols, {sums.g / count, sums.gx / count}, residual, dx);
 }
 
-template <typename T, typename P>
-HWY_INLINE void LayerNormBackwardLoop(const LayerNormShape& shape,
-                                      const LayerNormBackwardArgs<T, P>& args, float* dgamma,
-                                      float* dbeta) {
+template <class Types, typename T = typename Types::first_type,
+          typename P = typename Types::second_type>
+void LayerNormBackwardLoop(const LayerNormShape& shape, const LayerNormBackwardArgs<T, P>& args,
+                           float* dgamma, float* dbeta) {
   const size_t cols = shape.cols;
   ZeroRow(dgamma, cols);
   ZeroRow(dbeta, cols);
@@ -74,47 +76,12 @@ HWY_INLINE void LayerNormBackwardLoop(const LayerNormShape& shape,
   FinishRow(dbeta, cols, args.accumulate, args.dbeta);
 }
 
-void LayerNormForwardFloat(const LayerNormShape& shape, const float* x, const float* gamma,
-                           const float* beta, float* y, float* mean, float* rstd) {
-  LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
-}
-
-void LayerNormForwardBFloat16(const LayerNormShape& shape, const BFloat16* x, const BFloat16* gamma,
-                              const BFloat16* beta, BFloat16* y, float* mean, float* rstd) {
-  LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
-}
-
-void LayerNormForwardMixed(const LayerNormShape& shape, const BFloat16* x, const float* gamma,
-                           const float* beta, BFloat16* y, float* mean, float* rstd) {
-  LayerNormForwardLoop(shape, x, gamma, beta, y, mean, rstd);
-}
-
-void LayerNormBackwardFloat(const LayerNormShape& shape, const LayerNormBackwardArgs<float>& args,
-                            float* dgamma, float* dbeta) {
-  LayerNormBackwardLoop(shape, args, dgamma, dbeta);
-}
-
-void LayerNormBackwardBFloat16(const LayerNormShape& shape,
-                               const LayerNormBackwardArgs<BFloat16>& args, float* dgamma,
-                               float* dbeta) {
-  LayerNormBackwardLoop(shape, args, dgamma, dbeta);
-}
-
-void LayerNormBackwardMixed(const LayerNormShape& shape,
-                            const LayerNormBackwardArgs<BFloat16, float>& args, float* dgamma,
-                            float* dbeta) {
-  LayerNormBackwardLoop(shape, args, dgamma, dbeta);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace geminid::kernels {
-
-GEMINID_KERNEL_EXPORT_MIXED(LayerNormForward);
-GEMINID_KERNEL_EXPORT_MIXED(LayerNormBackward);
 
 template <typename T, typename P>
 Status LayerNormForward(const LayerNormShape& shape, const T* x, const P* gamma, const P* beta,
@@ -123,7 +90,8 @@ Status LayerNormForward(const LayerNormShape& shape, const T* x, const P* gamma,
   const Status status = CheckLayerNormForward(shape, x, gamma, beta, y, mean, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL_MIXED(T, P, LayerNormForward, shape, x, gamma, beta, y, mean, rstd);
+  using Types = std::pair<T, P>;
+  GEMINID_KERNEL_CALL(LayerNormForwardLoop<Types>, shape, x, gamma, beta, y, mean, rstd);
   return Status::kOk;
 }
 
@@ -143,7 +111,8 @@ Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArg
   const size_t row_floats = FloatRowBytes(shape.cols) / sizeof(float);
   float* dbeta = dgamma + row_floats;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL_MIXED(T, P, LayerNormBackward, shape, args, dgamma, dbeta);
+  using Types = std::pair<T, P>;
+  GEMINID_KERNEL_CALL(LayerNormBackwardLoop<Types>, shape, args, dgamma, dbeta);
   return Status::kOk;
 }
 

@@ -4,6 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/model/normalisation/rms_norm_host.cc"
 #include <cmath>
+#include <utility>
 
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
@@ -17,9 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-template <typename T, typename P>
-HWY_INLINE void RmsNormForwardLoop(const RmsNormShape& shape, const T* x, const P* gamma, T* y,
-                                   float* rstd) {
+template <class Types, typename T = typename Types::first_type,
+          typename P = typename Types::second_type>
+void RmsNormForwardLoop(const RmsNormShape& shape, const T* x, const P* gamma, T* y, float* rstd) {
   const size_t cols = shape.cols;
   for (size_t r = 0; r < shape.rows; ++r) {
     const T* row = x + r * cols;
@@ -57,44 +58,15 @@ HWY_INLINE void RmsNormBackwardRow(const RmsNormBackwardArgs<T, P>& args, size_t
   }
 }
 
-template <typename T, typename P>
-HWY_INLINE void RmsNormBackwardLoop(const RmsNormShape& shape,
-                                    const RmsNormBackwardArgs<T, P>& args, float* dgamma) {
+template <class Types, typename T = typename Types::first_type,
+          typename P = typename Types::second_type>
+void RmsNormBackwardLoop(const RmsNormShape& shape, const RmsNormBackwardArgs<T, P>& args,
+                         float* dgamma) {
   ZeroRow(dgamma, shape.cols);
   for (size_t r = 0; r < shape.rows; ++r) {
     RmsNormBackwardRow(args, r * shape.cols, shape.cols, args.rstd[r], dgamma);
   }
   if (args.dgamma != nullptr) FinishRow(dgamma, shape.cols, args.accumulate, args.dgamma);
-}
-
-void RmsNormForwardFloat(const RmsNormShape& shape, const float* x, const float* gamma, float* y,
-                         float* rstd) {
-  RmsNormForwardLoop(shape, x, gamma, y, rstd);
-}
-
-void RmsNormForwardBFloat16(const RmsNormShape& shape, const BFloat16* x, const BFloat16* gamma,
-                            BFloat16* y, float* rstd) {
-  RmsNormForwardLoop(shape, x, gamma, y, rstd);
-}
-
-void RmsNormForwardMixed(const RmsNormShape& shape, const BFloat16* x, const float* gamma,
-                         BFloat16* y, float* rstd) {
-  RmsNormForwardLoop(shape, x, gamma, y, rstd);
-}
-
-void RmsNormBackwardFloat(const RmsNormShape& shape, const RmsNormBackwardArgs<float>& args,
-                          float* dgamma) {
-  RmsNormBackwardLoop(shape, args, dgamma);
-}
-
-void RmsNormBackwardBFloat16(const RmsNormShape& shape, const RmsNormBackwardArgs<BFloat16>& args,
-                             float* dgamma) {
-  RmsNormBackwardLoop(shape, args, dgamma);
-}
-
-void RmsNormBackwardMixed(const RmsNormShape& shape,
-                          const RmsNormBackwardArgs<BFloat16, float>& args, float* dgamma) {
-  RmsNormBackwardLoop(shape, args, dgamma);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -104,16 +76,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-GEMINID_KERNEL_EXPORT_MIXED(RmsNormForward);
-GEMINID_KERNEL_EXPORT_MIXED(RmsNormBackward);
-
 template <typename T, typename P>
 Status RmsNormForward(const RmsNormShape& shape, const T* x, const P* gamma, T* y, float* rstd) {
   size_t count = 0;
   const Status status = CheckRmsNormForward(shape, x, gamma, y, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL_MIXED(T, P, RmsNormForward, shape, x, gamma, y, rstd);
+  using Types = std::pair<T, P>;
+  GEMINID_KERNEL_CALL(RmsNormForwardLoop<Types>, shape, x, gamma, y, rstd);
   return Status::kOk;
 }
 
@@ -128,7 +98,8 @@ Status RmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T, P
   status = CheckWorkspace(workspace, workspace_bytes, RmsNormWorkspaceBytes(shape));
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL_MIXED(T, P, RmsNormBackward, shape, args, static_cast<float*>(workspace));
+  using Types = std::pair<T, P>;
+  GEMINID_KERNEL_CALL(RmsNormBackwardLoop<Types>, shape, args, static_cast<float*>(workspace));
   return Status::kOk;
 }
 

@@ -32,8 +32,7 @@ HWY_INLINE void RotateHead(const float* cos, const float* sin, size_t half, floa
 }
 
 template <typename T>
-HWY_INLINE void RotateLoop(const RotaryShape& shape, const float* cos, const float* sin, float sign,
-                           T* x) {
+void RotateLoop(const RotaryShape& shape, const float* cos, const float* sin, float sign, T* x) {
   const size_t half = shape.head_dim / 2;
   for (size_t token = 0; token < shape.batch * shape.sequence; ++token) {
     const size_t row = (shape.first_position + token % shape.sequence) * half;
@@ -45,24 +44,12 @@ HWY_INLINE void RotateLoop(const RotaryShape& shape, const float* cos, const flo
   }
 }
 
-void RotateFloat(const RotaryShape& shape, const float* cos, const float* sin, float sign,
-                 float* x) {
-  RotateLoop(shape, cos, sin, sign, x);
-}
-
-void RotateBFloat16(const RotaryShape& shape, const float* cos, const float* sin, float sign,
-                    BFloat16* x) {
-  RotateLoop(shape, cos, sin, sign, x);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace geminid::kernels {
-
-GEMINID_KERNEL_EXPORT(Rotate);
 
 namespace {
 
@@ -71,7 +58,7 @@ Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, floa
   const Status status = CheckRotate(shape, cos, sin, x);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(T, Rotate, shape, cos, sin, sign, x);
+  GEMINID_KERNEL_CALL(RotateLoop<T>, shape, cos, sin, sign, x);
   return Status::kOk;
 }
 

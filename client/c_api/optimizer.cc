@@ -8,70 +8,19 @@
 
 #include "base/status_macros.h"
 #include "client/c_api/arguments.h"
+#include "client/zero/options/hyperparameters.h"
 
 namespace geminid::c_api {
 namespace {
 
-// Which fields of the struct each optimizer has, stated once for both directions. `move` gets an
-// option and the field of the same name.
-template <typename Move>
-void Match(zero::AdamWOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.beta1, c.beta1), move(o.beta2, c.beta2), move(o.epsilon, c.epsilon);
-  move(o.weight_decay, c.weight_decay);
-}
-template <typename Move>
-void Match(zero::AdamOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.beta1, c.beta1), move(o.beta2, c.beta2), move(o.epsilon, c.epsilon);
-  move(o.weight_decay, c.weight_decay);
-}
-template <typename Move>
-void Match(zero::LambOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.beta1, c.beta1), move(o.beta2, c.beta2), move(o.epsilon, c.epsilon);
-  move(o.weight_decay, c.weight_decay), move(o.max_grad_norm, c.max_grad_norm);
-  move(o.decoupled, c.decoupled), move(o.bias_correction, c.bias_correction);
-  move(o.grad_averaging, c.grad_averaging), move(o.always_adapt, c.always_adapt);
-}
-template <typename Move>
-void Match(zero::LarsOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.momentum, c.momentum), move(o.weight_decay, c.weight_decay);
-  move(o.trust_coefficient, c.trust_coefficient), move(o.trust_limit, c.trust_limit);
-  move(o.epsilon, c.epsilon);
-}
-template <typename Move>
-void Match(zero::SgdOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.momentum, c.momentum), move(o.dampening, c.dampening);
-  move(o.weight_decay, c.weight_decay), move(o.nesterov, c.nesterov);
-  move(o.decay_after_momentum, c.decay_after_momentum);
-}
-template <typename Move>
-void Match(zero::AdagradOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.rate_decay, c.rate_decay), move(o.epsilon, c.epsilon);
-  move(o.weight_decay, c.weight_decay);
-}
-template <typename Move>
-void Match(zero::LionOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.beta1, c.beta1), move(o.beta2, c.beta2), move(o.weight_decay, c.weight_decay);
-}
-template <typename Move>
-void Match(zero::AdafactorOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.epsilon1, c.epsilon1), move(o.epsilon2, c.epsilon2);
-  move(o.clip_threshold, c.clip_threshold), move(o.decay_exponent, c.decay_exponent);
-  move(o.beta1, c.beta1), move(o.weight_decay, c.weight_decay);
-  move(o.relative_step, c.relative_step), move(o.warmup_init, c.warmup_init);
-  move(o.scale_parameter, c.scale_parameter);
-}
-template <typename Move>
-void Match(zero::CameOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.beta1, c.beta1), move(o.beta2, c.beta2), move(o.beta3, c.beta3);
-  move(o.epsilon1, c.epsilon1), move(o.epsilon2, c.epsilon2);
-  move(o.clip_threshold, c.clip_threshold), move(o.weight_decay, c.weight_decay);
-}
-
-template <typename Move>
-void Match(zero::MuonOptions& o, geminid_optimizer& c, const Move& move) {
-  move(o.momentum, c.momentum), move(o.nesterov, c.nesterov), move(o.rate, c.muon_rate);
-  move(o.beta1, c.beta1), move(o.beta2, c.beta2), move(o.epsilon, c.epsilon);
-  move(o.weight_decay, c.weight_decay);
+// Calls move(option, field) for each field of the struct that the optimizer has.
+template <typename Options, typename Move>
+void Match(Options& o, geminid_optimizer& c, const Move& move) {
+#define GEMINID_MOVE(name) \
+  if constexpr (requires { o.name; }) move(o.name, c.name);
+  GEMINID_HYPERPARAMETERS(GEMINID_MOVE)
+#undef GEMINID_MOVE
+  if constexpr (requires { o.rate; }) move(o.rate, c.muon_rate);
 }
 
 struct ToC {

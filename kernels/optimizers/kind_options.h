@@ -3,7 +3,7 @@
 
 #include "kernels/optimizers/optimizer.h"
 
-// Access to the options of one kind of optimizer. Internal to this folder.
+// Access to the options of one kind of optimizer.
 namespace geminid::kernels {
 
 // False for values outside the enumeration, which callers may pass.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
 #include "client/zero/basics/data_types.h"
+#include "client/zero/options/hyperparameters.h"
 
 namespace geminid::zero {
 namespace {
@@ -45,90 +46,15 @@ class Collector {
   AgreedFields fields_;
 };
 
-void AddOptions(const AdamWOptions& o, Collector* to) {
-  to->Add("beta1", o.beta1);
-  to->Add("beta2", o.beta2);
-  to->Add("epsilon", o.epsilon);
-  to->Add("weight_decay", o.weight_decay);
-}
-
-void AddOptions(const AdamOptions& o, Collector* to) {
-  to->Add("beta1", o.beta1);
-  to->Add("beta2", o.beta2);
-  to->Add("epsilon", o.epsilon);
-  to->Add("weight_decay", o.weight_decay);
-}
-
-void AddOptions(const LambOptions& o, Collector* to) {
-  to->Add("beta1", o.beta1);
-  to->Add("beta2", o.beta2);
-  to->Add("epsilon", o.epsilon);
-  to->Add("weight_decay", o.weight_decay);
-  to->Add("decoupled", o.decoupled);
-  to->Add("bias_correction", o.bias_correction);
-  to->Add("grad_averaging", o.grad_averaging);
-  to->Add("always_adapt", o.always_adapt);
-  to->Add("max_grad_norm", o.max_grad_norm);
-}
-
-void AddOptions(const LarsOptions& o, Collector* to) {
-  to->Add("momentum", o.momentum);
-  to->Add("weight_decay", o.weight_decay);
-  to->Add("trust_coefficient", o.trust_coefficient);
-  to->Add("trust_limit", o.trust_limit);
-  to->Add("epsilon", o.epsilon);
-}
-
-void AddOptions(const SgdOptions& o, Collector* to) {
-  to->Add("momentum", o.momentum);
-  to->Add("dampening", o.dampening);
-  to->Add("weight_decay", o.weight_decay);
-  to->Add("nesterov", o.nesterov);
-  to->Add("decay_after_momentum", o.decay_after_momentum);
-}
-
-void AddOptions(const AdagradOptions& o, Collector* to) {
-  to->Add("rate_decay", o.rate_decay);
-  to->Add("epsilon", o.epsilon);
-  to->Add("weight_decay", o.weight_decay);
-}
-
-void AddOptions(const LionOptions& o, Collector* to) {
-  to->Add("beta1", o.beta1);
-  to->Add("beta2", o.beta2);
-  to->Add("weight_decay", o.weight_decay);
-}
-
-void AddOptions(const AdafactorOptions& o, Collector* to) {
-  to->Add("epsilon1", o.epsilon1);
-  to->Add("epsilon2", o.epsilon2);
-  to->Add("clip_threshold", o.clip_threshold);
-  to->Add("decay_exponent", o.decay_exponent);
-  to->Add("beta1", o.beta1);
-  to->Add("weight_decay", o.weight_decay);
-  to->Add("relative_step", o.relative_step);
-  to->Add("warmup_init", o.warmup_init);
-  to->Add("scale_parameter", o.scale_parameter);
-}
-
-void AddOptions(const CameOptions& o, Collector* to) {
-  to->Add("beta1", o.beta1);
-  to->Add("beta2", o.beta2);
-  to->Add("beta3", o.beta3);
-  to->Add("epsilon1", o.epsilon1);
-  to->Add("epsilon2", o.epsilon2);
-  to->Add("clip_threshold", o.clip_threshold);
-  to->Add("weight_decay", o.weight_decay);
-}
-
-void AddOptions(const MuonOptions& o, Collector* to) {
-  to->Add("momentum", o.momentum);
-  to->Add("nesterov", o.nesterov);
-  to->Add("rate", o.rate == MuonRate::kOriginal ? "original" : "as adamw");
-  to->Add("weight_decay", o.weight_decay);
-  to->Add("beta1", o.beta1);
-  to->Add("beta2", o.beta2);
-  to->Add("epsilon", o.epsilon);
+template <typename Options>
+void AddOptions(const Options& o, Collector* to) {
+#define GEMINID_ADD(name) \
+  if constexpr (requires { o.name; }) to->Add(#name, o.name);
+  GEMINID_HYPERPARAMETERS(GEMINID_ADD)
+#undef GEMINID_ADD
+  if constexpr (requires { o.rate; }) {
+    to->Add("rate", o.rate == MuonRate::kOriginal ? "original" : "as adamw");
+  }
 }
 
 AgreedFields FieldsOf(const Optimizer& optimizer) {

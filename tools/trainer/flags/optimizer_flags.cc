@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "client/zero/options/hyperparameters.h"
 #include "training/settings/flag_words.h"
 
 namespace geminid::trainer {
@@ -62,86 +63,14 @@ constexpr FlagSpec kOptimizerFlags[] = {
 using Target = std::variant<double*, bool*>;
 using Fields = std::vector<std::pair<std::string Flags::*, Target>>;
 
-Fields FieldsOf(zero::AdamWOptions& o) {
-  return {{&Flags::beta1, &o.beta1},
-          {&Flags::beta2, &o.beta2},
-          {&Flags::epsilon, &o.epsilon},
-          {&Flags::weight_decay, &o.weight_decay}};
-}
-
-Fields FieldsOf(zero::AdamOptions& o) {
-  return {{&Flags::beta1, &o.beta1},
-          {&Flags::beta2, &o.beta2},
-          {&Flags::epsilon, &o.epsilon},
-          {&Flags::weight_decay, &o.weight_decay}};
-}
-
-Fields FieldsOf(zero::LambOptions& o) {
-  return {{&Flags::beta1, &o.beta1},
-          {&Flags::beta2, &o.beta2},
-          {&Flags::epsilon, &o.epsilon},
-          {&Flags::weight_decay, &o.weight_decay},
-          {&Flags::decoupled, &o.decoupled},
-          {&Flags::bias_correction, &o.bias_correction},
-          {&Flags::grad_averaging, &o.grad_averaging},
-          {&Flags::always_adapt, &o.always_adapt},
-          {&Flags::max_grad_norm, &o.max_grad_norm}};
-}
-
-Fields FieldsOf(zero::LarsOptions& o) {
-  return {{&Flags::momentum, &o.momentum},
-          {&Flags::weight_decay, &o.weight_decay},
-          {&Flags::trust_coefficient, &o.trust_coefficient},
-          {&Flags::trust_limit, &o.trust_limit},
-          {&Flags::epsilon, &o.epsilon}};
-}
-
-Fields FieldsOf(zero::SgdOptions& o) {
-  return {{&Flags::momentum, &o.momentum},
-          {&Flags::dampening, &o.dampening},
-          {&Flags::weight_decay, &o.weight_decay},
-          {&Flags::nesterov, &o.nesterov},
-          {&Flags::decay_after_momentum, &o.decay_after_momentum}};
-}
-
-Fields FieldsOf(zero::AdagradOptions& o) {
-  return {{&Flags::rate_decay, &o.rate_decay},
-          {&Flags::epsilon, &o.epsilon},
-          {&Flags::weight_decay, &o.weight_decay}};
-}
-
-Fields FieldsOf(zero::LionOptions& o) {
-  return {{&Flags::beta1, &o.beta1},
-          {&Flags::beta2, &o.beta2},
-          {&Flags::weight_decay, &o.weight_decay}};
-}
-
-Fields FieldsOf(zero::AdafactorOptions& o) {
-  return {{&Flags::epsilon1, &o.epsilon1},
-          {&Flags::epsilon2, &o.epsilon2},
-          {&Flags::clip_threshold, &o.clip_threshold},
-          {&Flags::decay_exponent, &o.decay_exponent},
-          {&Flags::beta1, &o.beta1},
-          {&Flags::weight_decay, &o.weight_decay},
-          {&Flags::relative_step, &o.relative_step},
-          {&Flags::warmup_init, &o.warmup_init},
-          {&Flags::scale_parameter, &o.scale_parameter}};
-}
-
-Fields FieldsOf(zero::CameOptions& o) {
-  return {{&Flags::beta1, &o.beta1},
-          {&Flags::beta2, &o.beta2},
-          {&Flags::beta3, &o.beta3},
-          {&Flags::epsilon1, &o.epsilon1},
-          {&Flags::epsilon2, &o.epsilon2},
-          {&Flags::clip_threshold, &o.clip_threshold},
-          {&Flags::weight_decay, &o.weight_decay}};
-}
-
-Fields FieldsOf(zero::MuonOptions& o) {
-  return {{&Flags::momentum, &o.momentum}, {&Flags::nesterov, &o.nesterov},
-          {&Flags::beta1, &o.beta1},       {&Flags::beta2, &o.beta2},
-          {&Flags::epsilon, &o.epsilon},   {&Flags::weight_decay, &o.weight_decay}};
+template <typename Options>
+Fields FieldsOf(Options& o) {
+  Fields fields;
+#define GEMINID_ADD(name) \
+  if constexpr (requires { o.name; }) fields.emplace_back(&Flags::name, &o.name);
+  GEMINID_HYPERPARAMETERS(GEMINID_ADD)
+#undef GEMINID_ADD
+  return fields;
 }
 
 Fields FieldsOf(zero::Optimizer& optimizer) {

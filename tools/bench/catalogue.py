@@ -74,7 +74,7 @@ ENTRIES = [
     google("model_kernels_bench", ("BM_MatmulOfFloat/.*", ("of_fp32",)), ("BM_MatmulOfLibrary/.*", ("of_library",)),
            ("BM_MatmulOfCopies/.*", ("of_copies",)),
            ("BM_(Matmul/|Attention).*", ("FLOP/s",)),
-           ("BM_(LayerNorm|RmsNorm|Gelu|Swiglu|Residual|Rotary|Embedding|Cross).*", ("bytes_per_second",))),
+           ("BM_(LayerNorm|RmsNorm|Gelu|Swiglu|Rotary|Embedding|Cross).*", ("bytes_per_second",))),
     google("collectives_bound_bench", (".*", ("of_bound", "over_tcp", "bytes_per_second"))),
     google("collectives_bench", (".*", ("bytes_per_second",))),
     google("pipeline_bench", (".*", ("predicted", "without_link", "over_predicted", "over_1f1b", "over_1f1b_predicted",

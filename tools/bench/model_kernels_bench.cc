@@ -21,7 +21,6 @@
 #include "kernels/model/activation/swiglu.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/model/cross_entropy/cross_entropy.h"
-#include "kernels/model/elementwise/residual.h"
 #include "kernels/model/embedding/embedding.h"
 #include "kernels/model/matmul/linear.h"
 #include "kernels/model/matmul/plan.h"
@@ -415,14 +414,6 @@ void BM_SwigluBackward(benchmark::State& state) {
   SetBytes(state, 2 * fused.bytes() + dy.bytes());
 }
 BENCHMARK_TEMPLATE(BM_SwigluBackward, BFloat16);
-
-template <typename T>
-void BM_ResidualAdd(benchmark::State& state) {
-  Tensor<T> a(kTokens * kHidden), b(a.size());
-  for (auto _ : state) Require(state, ResidualAdd(a.data(), b.data(), a.size(), a.data()));
-  SetBytes(state, 3 * a.bytes());
-}
-BENCHMARK_TEMPLATE(BM_ResidualAdd, BFloat16);
 
 template <typename T>
 void BM_Rotary(benchmark::State& state) {

@@ -8,8 +8,6 @@
 #include "kernels/model/cross_entropy/cross_entropy_cuda.h"
 #include "kernels/model/elementwise/bias.h"
 #include "kernels/model/elementwise/bias_cuda.h"
-#include "kernels/model/elementwise/residual.h"
-#include "kernels/model/elementwise/residual_cuda.h"
 #include "kernels/model/embedding/embedding.h"
 #include "kernels/model/embedding/embedding_cuda.h"
 #include "kernels/model/normalisation/layer_norm.h"
@@ -96,15 +94,6 @@ void CheckColumnSum(Trial& trial, const Matrix& m) {
         return kernels::ColumnSumCuda(m.rows, m.cols, x.device, out.device, accumulate, workspace,
                                       bytes, nullptr);
       });
-}
-
-template <typename T>
-void CheckResidual(Trial& trial, const Matrix& m) {
-  const auto a = trial.In(RandomArray<T>(m.count(), 5), m.shift);
-  const auto b = trial.Out("sum", RandomArray<T>(m.count(), 6), m.shift, 0, 2);  // in place
-  trial.Run(
-      [&] { return kernels::ResidualAdd(a.host, b.host, m.count(), b.host); },
-      [&] { return kernels::ResidualAddCuda(a.device, b.device, m.count(), b.device, nullptr); });
 }
 
 template <typename T>
@@ -458,8 +447,6 @@ std::vector<KernelCase> ModelCases() {
       OverMatrices("bias, bf16", CheckBiasAdd<BFloat16>),
       OverMatrices("column sum, fp32", CheckColumnSum<float>),
       OverMatrices("column sum, bf16", CheckColumnSum<BFloat16>),
-      OverMatrices("residual, fp32", CheckResidual<float>),
-      OverMatrices("residual, bf16", CheckResidual<BFloat16>),
       OverMatrices("gelu, fp32", CheckGeluForward<float>),
       OverMatrices("gelu, bf16", CheckGeluForward<BFloat16>),
       OverMatrices("gelu backward, fp32", CheckGeluBackward<float>),

@@ -9,9 +9,9 @@
 #include "kernels/model/attention/merge_attention_cuda.h"
 #include "kernels/model/cross_entropy/cross_entropy_part_cuda.h"
 #include "kernels/model/elementwise/bias_cuda.h"
-#include "kernels/model/elementwise/residual_cuda.h"
 #include "kernels/model/elementwise/transpose_cuda.h"
 #include "kernels/model/normalisation/norm_part_cuda.h"
+#include "kernels/numeric/accumulate/accumulate_cuda.h"
 #include "training/nn/gpu_launch.h"
 #include "training/nn/scratch.h"
 
@@ -62,21 +62,21 @@ class GpuOperandMath final : public OperandMath<T> {
   }
   absl::Status AddWide(std::span<const T> values, float* sum) override {
     if constexpr (std::is_same_v<T, float>) {
-      return Add(sum, values.data(), values.size(), sum);
+      return Add(values.data(), values.size(), sum);
     } else {
       GEMINID_ASSIGN_OR_RETURN(auto wide, Scratch<float>::Allocate(resources(), values.size()));
       GEMINID_RETURN_IF_ERROR(Widen(values, wide.data()));
-      return Add(sum, wide.data(), values.size(), sum);
+      return Add(wide.data(), values.size(), sum);
     }
   }
   absl::Status AddRounded(std::span<const float> values, T* sum) override {
     const size_t count = values.size();
     if constexpr (std::is_same_v<T, float>) {
-      return Add(sum, values.data(), count, sum);
+      return Add(values.data(), count, sum);
     } else {
       GEMINID_ASSIGN_OR_RETURN(auto wide, Scratch<float>::Allocate(resources(), count));
       GEMINID_RETURN_IF_ERROR(Widen({sum, count}, wide.data()));
-      GEMINID_RETURN_IF_ERROR(Add(wide.data(), values.data(), count, wide.data()));
+      GEMINID_RETURN_IF_ERROR(Add(values.data(), count, wide.data()));
       return Round({wide.data(), count}, sum);
     }
   }
@@ -159,9 +159,8 @@ class GpuOperandMath final : public OperandMath<T> {
  private:
   const KernelsOf<T>& table() const { return place_.math.Of<T>(); }
   const Resources& resources() const { return *place_.resources; }
-  absl::Status Add(const float* a, const float* b, size_t count, float* sum) const {
-    return Launched(kernels::ResidualAddCuda<float>(a, b, count, sum, place_.stream()),
-                    "ResidualAdd");
+  absl::Status Add(const float* values, size_t count, float* sum) const {
+    return Launched(kernels::AddCuda(values, count, sum, place_.stream()), "Add");
   }
 
   const Place& place_;

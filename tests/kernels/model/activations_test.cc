@@ -9,7 +9,6 @@
 #include "kernels/model/activation/relu.h"
 #include "kernels/model/activation/swiglu.h"
 #include "kernels/model/elementwise/bias.h"
-#include "kernels/model/elementwise/residual.h"
 #include "tests/kernels/model/model_kernels.h"
 
 namespace geminid::kernels {
@@ -293,39 +292,6 @@ TEST(Activations, Swiglu_BadShape_IsRefused) {
   EXPECT_EQ(SwigluForward({.rows = SIZE_MAX, .cols = 2, .gate_up_stride = 2}, x.data(),
                           x.data() + 16, x.data() + 32),
             Status::kSizeOverflow);
-}
-
-TYPED_TEST(Activations, ResidualAdd_InPlace_IsCorrectlyRounded) {
-  std::mt19937 random(7);
-  const size_t count = 77;
-  auto a = RandomTensor<TypeParam>(random, count);
-  const auto b = RandomTensor<TypeParam>(random, count);
-  std::vector<TypeParam> want;
-  for (size_t i = 0; i < count; ++i) {
-    want.push_back(ToElement<TypeParam>(static_cast<float>(ToDouble(a[i])) +
-                                        static_cast<float>(ToDouble(b.data()[i]))));
-  }
-  ASSERT_EQ(ResidualAdd(a.data(), b.data(), count, a.data()), Status::kOk);
-  EXPECT_TRUE(SameBits(a.data(), want.data(), count));
-  EXPECT_TRUE(a.GuardsIntact());
-}
-
-TEST(Activations, ResidualAdd_SpecialValues_RoundAsBFloat16) {
-  const std::vector<float> values = {kInfinity, -kInfinity, std::nanf(""), 3.4e38F, 1e-40F, -0.0F};
-  auto a = GuardedArray<BFloat16>(values.size(), 0);
-  auto b = GuardedArray<BFloat16>(values.size(), 0);
-  for (size_t i = 0; i < values.size(); ++i) {
-    a[i] = BFloat16::FromFloat(values[i]);
-    b[i] = BFloat16::FromFloat(values[i]);
-  }
-  GuardedArray<BFloat16> out(values.size(), 0);
-  ForEachTarget([&] {
-    ASSERT_EQ(ResidualAdd(a.data(), b.data(), values.size(), out.data()), Status::kOk);
-    for (size_t i = 0; i < values.size(); ++i) {
-      const BFloat16 want = BFloat16::FromFloat(a[i].ToFloat() + b[i].ToFloat());
-      EXPECT_EQ(out[i].bits, want.bits) << values[i];
-    }
-  });
 }
 
 TYPED_TEST(Activations, BiasAddAndColumnSum_OddSizes_MatchFloat64) {

@@ -75,7 +75,7 @@ Status GeluErfForward(const T* x, size_t count, T* y) {
   const Status status = CheckInPlace(Buffer::Of(y, count), {Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(GeluErfForwardLoop<T>, x, count, y);
+  GEMINID_KERNEL_LOOP(GeluErfForwardLoop<T>)(x, count, y);
   return Status::kOk;
 }
 
@@ -85,7 +85,7 @@ Status GeluErfBackward(const T* dy, const T* x, size_t count, T* dx) {
       CheckInPlace(Buffer::Of(dx, count), {Buffer::Of(dy, count), Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(GeluErfBackwardLoop<T>, dy, x, count, dx);
+  GEMINID_KERNEL_LOOP(GeluErfBackwardLoop<T>)(dy, x, count, dx);
   return Status::kOk;
 }
 

@@ -60,7 +60,7 @@ Status GeluForward(const T* x, size_t count, T* y) {
   const Status status = CheckInPlace(Buffer::Of(y, count), {Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(GeluForwardLoop<T>, x, count, y);
+  GEMINID_KERNEL_LOOP(GeluForwardLoop<T>)(x, count, y);
   return Status::kOk;
 }
 
@@ -70,7 +70,7 @@ Status GeluBackward(const T* dy, const T* x, size_t count, T* dx) {
       CheckInPlace(Buffer::Of(dx, count), {Buffer::Of(dy, count), Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(GeluBackwardLoop<T>, dy, x, count, dx);
+  GEMINID_KERNEL_LOOP(GeluBackwardLoop<T>)(dy, x, count, dx);
   return Status::kOk;
 }
 

@@ -58,7 +58,7 @@ Status SwigluForward(const SwigluShape& shape, const T* gate, const T* up, T* y)
   const Status status = CheckSwigluForward(shape, gate, up, y, &dense);
   if (status != Status::kOk || dense == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(SwigluForwardLoop<T>, shape, gate, up, y);
+  GEMINID_KERNEL_LOOP(SwigluForwardLoop<T>)(shape, gate, up, y);
   return Status::kOk;
 }
 
@@ -69,7 +69,7 @@ Status SwigluBackward(const SwigluShape& shape, const T* dy, const T* gate, cons
   const Status status = CheckSwigluBackward(shape, dy, gate, up, dgate, dup, &dense);
   if (status != Status::kOk || dense == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(SwigluBackwardLoop<T>, shape, dy, gate, up, dgate, dup);
+  GEMINID_KERNEL_LOOP(SwigluBackwardLoop<T>)(shape, dy, gate, up, dgate, dup);
   return Status::kOk;
 }
 

@@ -201,8 +201,9 @@ Status AttentionBackward(const AttentionShape& shape, const AttentionSaved<T>& s
                                     .dout = task.Queries(saved.dout),
                                     .lse = task.Lse(saved.lse)};
     const ScopedFloatEnvironment environment;
-    GEMINID_KERNEL_CALL(BackwardLoop<T>, task.shape, part, task.Queries(dq), task.Keys(dk),
-                        task.Keys(dv), task.Workspace(workspace, thread));
+    GEMINID_KERNEL_LOOP(BackwardLoop<T>)
+    (task.shape, part, task.Queries(dq), task.Keys(dk), task.Keys(dv),
+     task.Workspace(workspace, thread));
     return Status::kOk;
   });
 }

@@ -193,8 +193,9 @@ Status AttentionForward(const AttentionShape& shape, HeadsView<const T> q, Heads
   return RunTasks(pool, AttentionTask::Count(shape), [&](size_t index, size_t thread) {
     const AttentionTask task(shape, index);
     const ScopedFloatEnvironment environment;
-    GEMINID_KERNEL_CALL(ForwardLoop<T>, task.shape, task.Queries(q), task.Keys(k), task.Keys(v),
-                        task.Queries(out), task.Lse(lse), task.Workspace(workspace, thread));
+    GEMINID_KERNEL_LOOP(ForwardLoop<T>)
+    (task.shape, task.Queries(q), task.Keys(k), task.Keys(v), task.Queries(out), task.Lse(lse),
+     task.Workspace(workspace, thread));
     return Status::kOk;
   });
 }

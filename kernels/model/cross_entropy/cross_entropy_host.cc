@@ -62,8 +62,8 @@ Status CrossEntropy(const CrossEntropyShape& shape, const T* logits, const int32
   }
   *result = {};
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(CrossEntropyLoop<T>, shape, logits, targets, grad_scale, dlogits, token_loss,
-                      result);
+  GEMINID_KERNEL_LOOP(CrossEntropyLoop<T>)
+  (shape, logits, targets, grad_scale, dlogits, token_loss, result);
   return Status::kOk;
 }
 

@@ -65,15 +65,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-HWY_EXPORT(PartMax);
-HWY_EXPORT(PartSums);
-HWY_EXPORT(PartGradient);
-
 Status CrossEntropyPartMax(const CrossEntropyPart& part, const float* logits, float* max) {
   const Status status = CheckCrossEntropyPartMax(part, logits, max);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(PartMax)(part, logits, max);
+  GEMINID_KERNEL_LOOP(PartMax)(part, logits, max);
   return Status::kOk;
 }
 
@@ -83,7 +79,7 @@ Status CrossEntropyPartSums(const CrossEntropyPart& part, const float* logits,
   const Status status = CheckCrossEntropyPartSums(part, logits, targets, max, sums, at_target);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(PartSums)(part, logits, targets, max, sums, at_target);
+  GEMINID_KERNEL_LOOP(PartSums)(part, logits, targets, max, sums, at_target);
   return Status::kOk;
 }
 
@@ -94,7 +90,7 @@ Status CrossEntropyPartGradient(const CrossEntropyPart& part, const float* logit
       CheckCrossEntropyPartGradient(part, logits, targets, max, sums, grad_scale, dlogits);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(PartGradient)(part, logits, targets, max, sums, grad_scale, dlogits);
+  GEMINID_KERNEL_LOOP(PartGradient)(part, logits, targets, max, sums, grad_scale, dlogits);
   return Status::kOk;
 }
 

@@ -52,7 +52,7 @@ Status BiasAdd(size_t rows, size_t cols, const T* bias, T* x) {
   status = CheckBuffers({Buffer::Of(bias, cols)}, {Buffer::Of(x, count)});
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(BiasAddLoop<T>, rows, cols, bias, x);
+  GEMINID_KERNEL_LOOP(BiasAddLoop<T>)(rows, cols, bias, x);
   return Status::kOk;
 }
 
@@ -69,8 +69,8 @@ Status ColumnSum(size_t rows, size_t cols, const T* x, T* out, bool accumulate, 
   status = CheckWorkspace(workspace, workspace_bytes, ColumnSumWorkspaceBytes(cols));
   if (status != Status::kOk || cols == 0) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(ColumnSumLoop<T>, rows, cols, x, out, accumulate,
-                      static_cast<float*>(workspace));
+  GEMINID_KERNEL_LOOP(ColumnSumLoop<T>)
+  (rows, cols, x, out, accumulate, static_cast<float*>(workspace));
   return Status::kOk;
 }
 

@@ -132,7 +132,7 @@ Status EmbeddingForward(const EmbeddingShape& shape, const int32_t* ids, const T
       CheckEmbeddingForward(shape, ids, Ids::kReadable, table, position_table, sequence, y);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(EmbeddingForwardLoop<T>, shape, ids, table, position_table, sequence, y);
+  GEMINID_KERNEL_LOOP(EmbeddingForwardLoop<T>)(shape, ids, table, position_table, sequence, y);
   return Status::kOk;
 }
 
@@ -150,7 +150,7 @@ Status EmbeddingBackward(const EmbeddingShape& shape, const int32_t* ids, const 
   if (status != Status::kOk) return status;
   const RowTokens tokens = SortTokens(shape, ids, workspace);
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(ScatterLoop<T>, shape, tokens, dy, dtable, accumulate);
+  GEMINID_KERNEL_LOOP(ScatterLoop<T>)(shape, tokens, dy, dtable, accumulate);
   return Status::kOk;
 }
 
@@ -161,7 +161,7 @@ Status PositionEmbeddingBackward(size_t batch, size_t sequence, size_t hidden, c
   const Status status = CheckPositionBackward(batch, sequence, hidden, dy, dpositions, &positions);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(PositionLoop<T>, batch, sequence, hidden, dy, dpositions, accumulate);
+  GEMINID_KERNEL_LOOP(PositionLoop<T>)(batch, sequence, hidden, dy, dpositions, accumulate);
   return Status::kOk;
 }
 

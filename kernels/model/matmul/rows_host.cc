@@ -134,7 +134,7 @@ Status MatmulByRows(const MatmulShape& shape, const In* a, const In* b, const Ou
     const ScopedFloatEnvironment environment;
     const Granule part = GranuleAt(index, s.n, kColumnsOfTask);
     using Types = std::pair<In, Out>;
-    GEMINID_KERNEL_CALL(Columns<Types>, s, a, b, bias, c, part.begin, part.end);
+    GEMINID_KERNEL_LOOP(Columns<Types>)(s, a, b, bias, c, part.begin, part.end);
     return Status::kOk;
   });
 }

@@ -91,7 +91,7 @@ Status LayerNormForward(const LayerNormShape& shape, const T* x, const P* gamma,
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
   using Types = std::pair<T, P>;
-  GEMINID_KERNEL_CALL(LayerNormForwardLoop<Types>, shape, x, gamma, beta, y, mean, rstd);
+  GEMINID_KERNEL_LOOP(LayerNormForwardLoop<Types>)(shape, x, gamma, beta, y, mean, rstd);
   return Status::kOk;
 }
 
@@ -112,7 +112,7 @@ Status LayerNormBackward(const LayerNormShape& shape, const LayerNormBackwardArg
   float* dbeta = dgamma + row_floats;
   const ScopedFloatEnvironment environment;
   using Types = std::pair<T, P>;
-  GEMINID_KERNEL_CALL(LayerNormBackwardLoop<Types>, shape, args, dgamma, dbeta);
+  GEMINID_KERNEL_LOOP(LayerNormBackwardLoop<Types>)(shape, args, dgamma, dbeta);
   return Status::kOk;
 }
 

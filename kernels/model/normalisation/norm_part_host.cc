@@ -89,17 +89,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-HWY_EXPORT(PartSum);
-HWY_EXPORT(PartSquares);
-HWY_EXPORT(PartForward);
-HWY_EXPORT(PartGradientSums);
-HWY_EXPORT(PartBackward);
-
 Status NormPartSum(const NormPart& part, const float* x, float* sum) {
   const Status status = CheckNormPartSums(part, x, /*mean=*/nullptr, sum);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(PartSum)(part, x, sum);
+  GEMINID_KERNEL_LOOP(PartSum)(part, x, sum);
   return Status::kOk;
 }
 
@@ -107,7 +101,7 @@ Status NormPartSquares(const NormPart& part, const float* x, const float* mean, 
   const Status status = CheckNormPartSums(part, x, mean, squares);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(PartSquares)(part, x, mean, squares);
+  GEMINID_KERNEL_LOOP(PartSquares)(part, x, mean, squares);
   return Status::kOk;
 }
 
@@ -132,7 +126,7 @@ Status NormPartForward(const NormPart& part, const float* x, const float* mean, 
   const Status status = CheckNormPartForward(part, x, mean, rstd, gamma, beta, y);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(PartForward)(part, x, mean, rstd, gamma, beta, y);
+  GEMINID_KERNEL_LOOP(PartForward)(part, x, mean, rstd, gamma, beta, y);
   return Status::kOk;
 }
 
@@ -141,7 +135,7 @@ Status NormPartGradientSums(const NormPart& part, const NormPartBackwardArgs& ar
   const Status status = CheckNormPartGradientSums(part, args, sum_gx, sum_g);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(PartGradientSums)(part, args, sum_gx, sum_g);
+  GEMINID_KERNEL_LOOP(PartGradientSums)(part, args, sum_gx, sum_g);
   return Status::kOk;
 }
 
@@ -160,7 +154,7 @@ Status NormPartBackward(const NormPart& part, const NormPartBackwardArgs& args,
   const size_t row_floats = FloatRowBytes(part.cols) / sizeof(float);
   float* dbeta = dgamma + row_floats;
   const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(PartBackward)(part, args, mean_gx, mean_g, gradients, dgamma, dbeta);
+  GEMINID_KERNEL_LOOP(PartBackward)(part, args, mean_gx, mean_g, gradients, dgamma, dbeta);
   return Status::kOk;
 }
 

@@ -83,7 +83,7 @@ Status RmsNormForward(const RmsNormShape& shape, const T* x, const P* gamma, T* 
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
   using Types = std::pair<T, P>;
-  GEMINID_KERNEL_CALL(RmsNormForwardLoop<Types>, shape, x, gamma, y, rstd);
+  GEMINID_KERNEL_LOOP(RmsNormForwardLoop<Types>)(shape, x, gamma, y, rstd);
   return Status::kOk;
 }
 
@@ -99,7 +99,7 @@ Status RmsNormBackward(const RmsNormShape& shape, const RmsNormBackwardArgs<T, P
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
   using Types = std::pair<T, P>;
-  GEMINID_KERNEL_CALL(RmsNormBackwardLoop<Types>, shape, args, static_cast<float*>(workspace));
+  GEMINID_KERNEL_LOOP(RmsNormBackwardLoop<Types>)(shape, args, static_cast<float*>(workspace));
   return Status::kOk;
 }
 

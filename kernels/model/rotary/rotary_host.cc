@@ -58,7 +58,7 @@ Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, floa
   const Status status = CheckRotate(shape, cos, sin, x);
   if (status != Status::kOk) return status;
   const ScopedFloatEnvironment environment;
-  GEMINID_KERNEL_CALL(RotateLoop<T>, shape, cos, sin, sign, x);
+  GEMINID_KERNEL_LOOP(RotateLoop<T>)(shape, cos, sin, sign, x);
   return Status::kOk;
 }
 

@@ -30,16 +30,9 @@ HWY_INLINE size_t AddLoop(D d, const Gradient* gradient, float scale, size_t beg
 }
 
 template <typename Gradient>
-HWY_INLINE void AddAll(const Gradient* gradient, float scale, size_t count, float* accumulator) {
+void AddAll(const Gradient* gradient, float scale, size_t count, float* accumulator) {
   const size_t done = AddLoop(hn::ScalableTag<float>(), gradient, scale, 0, count, accumulator);
   AddLoop(hn::CappedTag<float, 1>(), gradient, scale, done, count, accumulator);
-}
-
-void AddBFloat16(const BFloat16* gradient, float scale, size_t count, float* accumulator) {
-  AddAll(gradient, scale, count, accumulator);
-}
-void AddFloat(const float* gradient, float scale, size_t count, float* accumulator) {
-  AddAll(gradient, scale, count, accumulator);
 }
 
 }  // namespace
@@ -51,31 +44,25 @@ HWY_AFTER_NAMESPACE();
 namespace geminid::kernels {
 namespace {
 
-HWY_EXPORT(AddBFloat16);
-HWY_EXPORT(AddFloat);
-
 template <typename Gradient>
-Status Check(const Gradient* gradient, float scale, size_t count, float* accumulator) {
+Status CheckAndAdd(const Gradient* gradient, float scale, size_t count, float* accumulator) {
   if (!std::isfinite(scale)) return Status::kInvalidParameter;
-  return CheckBuffers({Buffer::Of(gradient, count)}, {Buffer::Of(accumulator, count)});
+  const Status status =
+      CheckBuffers({Buffer::Of(gradient, count)}, {Buffer::Of(accumulator, count)});
+  if (status != Status::kOk || count == 0) return status;
+  const ScopedFloatEnvironment environment;
+  GEMINID_KERNEL_LOOP(AddAll<Gradient>)(gradient, scale, count, accumulator);
+  return Status::kOk;
 }
 
 }  // namespace
 
 Status Accumulate(const BFloat16* gradient, float scale, size_t count, float* accumulator) {
-  const Status status = Check(gradient, scale, count, accumulator);
-  if (status != Status::kOk || count == 0) return status;
-  const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(AddBFloat16)(gradient, scale, count, accumulator);
-  return Status::kOk;
+  return CheckAndAdd(gradient, scale, count, accumulator);
 }
 
 Status Accumulate(const float* gradient, float scale, size_t count, float* accumulator) {
-  const Status status = Check(gradient, scale, count, accumulator);
-  if (status != Status::kOk || count == 0) return status;
-  const ScopedFloatEnvironment environment;
-  HWY_DYNAMIC_DISPATCH(AddFloat)(gradient, scale, count, accumulator);
-  return Status::kOk;
+  return CheckAndAdd(gradient, scale, count, accumulator);
 }
 
 }  // namespace geminid::kernels

@@ -33,29 +33,17 @@ HWY_INLINE size_t WidenLoop(D d, const Half* input, size_t begin, size_t end, fl
 }
 
 template <typename Half>
-HWY_INLINE void NarrowAll(const float* input, size_t count, Half* output) {
+void NarrowAll(const float* input, size_t count, Half* output) {
   const size_t done = NarrowLoop(hn::ScalableTag<float>(), input, 0, count, output);
   NarrowLoop(hn::CappedTag<float, 1>(), input, done, count, output);
 }
 
 template <typename Half>
-HWY_INLINE void WidenAll(const Half* input, size_t count, float* output) {
+void WidenAll(const Half* input, size_t count, float* output) {
   const size_t done = WidenLoop(hn::ScalableTag<float>(), input, 0, count, output);
   WidenLoop(hn::CappedTag<float, 1>(), input, done, count, output);
 }
 
-void NarrowBFloat16(const float* input, size_t count, BFloat16* output) {
-  NarrowAll(input, count, output);
-}
-void NarrowFloat16(const float* input, size_t count, Float16* output) {
-  NarrowAll(input, count, output);
-}
-void WidenBFloat16(const BFloat16* input, size_t count, float* output) {
-  WidenAll(input, count, output);
-}
-void WidenFloat16(const Float16* input, size_t count, float* output) {
-  WidenAll(input, count, output);
-}
 void NarrowRowsBFloat16(const CastRows& shape, const float* input, BFloat16* output) {
   for (size_t row = 0; row < shape.rows; ++row) {
     NarrowAll(input + row * shape.input_stride, shape.cols, output + row * shape.output_stride);
@@ -75,13 +63,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 namespace {
-
-HWY_EXPORT(NarrowBFloat16);
-HWY_EXPORT(NarrowFloat16);
-HWY_EXPORT(WidenBFloat16);
-HWY_EXPORT(WidenFloat16);
-HWY_EXPORT(NarrowRowsBFloat16);
-HWY_EXPORT(WidenRowsBFloat16);
 
 template <typename In, typename Out, typename Kernel>
 Status CheckAndRun(const In* input, size_t count, Out* output, Kernel kernel) {
@@ -108,27 +89,27 @@ Status CheckAndRunRows(const CastRows& s, const In* input, Out* output, Kernel k
 }  // namespace
 
 Status CastToBFloat16(const float* input, size_t count, BFloat16* output) {
-  return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(NarrowBFloat16));
+  return CheckAndRun(input, count, output, GEMINID_KERNEL_LOOP(NarrowAll<BFloat16>));
 }
 
 Status CastToFloat16(const float* input, size_t count, Float16* output) {
-  return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(NarrowFloat16));
+  return CheckAndRun(input, count, output, GEMINID_KERNEL_LOOP(NarrowAll<Float16>));
 }
 
 Status CastToFloat(const BFloat16* input, size_t count, float* output) {
-  return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(WidenBFloat16));
+  return CheckAndRun(input, count, output, GEMINID_KERNEL_LOOP(WidenAll<BFloat16>));
 }
 
 Status CastToFloat(const Float16* input, size_t count, float* output) {
-  return CheckAndRun(input, count, output, HWY_DYNAMIC_DISPATCH(WidenFloat16));
+  return CheckAndRun(input, count, output, GEMINID_KERNEL_LOOP(WidenAll<Float16>));
 }
 
 Status CastRowsToBFloat16(const CastRows& shape, const float* input, BFloat16* output) {
-  return CheckAndRunRows(shape, input, output, HWY_DYNAMIC_DISPATCH(NarrowRowsBFloat16));
+  return CheckAndRunRows(shape, input, output, GEMINID_KERNEL_LOOP(NarrowRowsBFloat16));
 }
 
 Status CastRowsToFloat(const CastRows& shape, const BFloat16* input, float* output) {
-  return CheckAndRunRows(shape, input, output, HWY_DYNAMIC_DISPATCH(WidenRowsBFloat16));
+  return CheckAndRunRows(shape, input, output, GEMINID_KERNEL_LOOP(WidenRowsBFloat16));
 }
 
 }  // namespace geminid::kernels

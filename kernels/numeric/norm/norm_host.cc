@@ -78,18 +78,13 @@ HWY_INLINE double BlockSum(const T* values, size_t count) {
 }
 
 template <typename T>
-HWY_INLINE double Sum(const T* values, size_t count, double sum) {
+double Sum(const T* values, size_t count, double sum) {
   BlockTree tree(sum);
   for (size_t begin = 0; begin < count; begin += kNormBlock) {
     tree.Add(BlockSum(values + begin, HWY_MIN(kNormBlock, count - begin)));
   }
   return tree.Total();
 }
-
-double SumBFloat16(const BFloat16* values, size_t count, double sum) {
-  return Sum(values, count, sum);
-}
-double SumFloat(const float* values, size_t count, double sum) { return Sum(values, count, sum); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -100,23 +95,13 @@ HWY_AFTER_NAMESPACE();
 namespace geminid::kernels {
 namespace {
 
-HWY_EXPORT(SumBFloat16);
-HWY_EXPORT(SumFloat);
-
-double Dispatch(const BFloat16* values, size_t count, double sum) {
-  return HWY_DYNAMIC_DISPATCH(SumBFloat16)(values, count, sum);
-}
-double Dispatch(const float* values, size_t count, double sum) {
-  return HWY_DYNAMIC_DISPATCH(SumFloat)(values, count, sum);
-}
-
 template <typename T>
 Status CheckAndAdd(const T* values, size_t count, SquareSum* total) {
   if (total == nullptr) return Status::kNullPointer;
   const Status status = CheckBuffer(Buffer::Of(values, count));
   if (status != Status::kOk || count == 0) return status;
   const ScopedFloatEnvironment environment;
-  const double sum = Dispatch(values, count, total->sum);
+  const double sum = GEMINID_KERNEL_LOOP(Sum<T>)(values, count, total->sum);
   total->sum = std::isnan(sum) ? std::numeric_limits<double>::quiet_NaN() : sum;
   return Status::kOk;
 }

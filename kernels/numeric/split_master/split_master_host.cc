@@ -56,14 +56,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-HWY_EXPORT(SplitAll);
-HWY_EXPORT(JoinAll);
-
 Status SplitMaster(const float* master, size_t count, BFloat16* weight, int16_t* remainder) {
   const Status status = CheckBuffers({Buffer::Of(master, count)},
                                      {Buffer::Of(weight, count), Buffer::Of(remainder, count)});
   if (status != Status::kOk || count == 0) return status;
-  HWY_DYNAMIC_DISPATCH(SplitAll)(master, count, weight, remainder);
+  GEMINID_KERNEL_LOOP(SplitAll)(master, count, weight, remainder);
   return Status::kOk;
 }
 
@@ -71,7 +68,7 @@ Status JoinMaster(const BFloat16* weight, const int16_t* remainder, size_t count
   const Status status = CheckBuffers({Buffer::Of(weight, count), Buffer::Of(remainder, count)},
                                      {Buffer::Of(master, count)});
   if (status != Status::kOk || count == 0) return status;
-  HWY_DYNAMIC_DISPATCH(JoinAll)(weight, remainder, count, master);
+  GEMINID_KERNEL_LOOP(JoinAll)(weight, remainder, count, master);
   return Status::kOk;
 }
 

@@ -1,5 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizers/adamw/adamw_host.cc"
+#include <tuple>
+
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
@@ -144,10 +146,11 @@ HWY_INLINE size_t PairLoop(D d, const AdamWCoefficients k, const OldState old_st
 #endif  // HWY_TARGET != HWY_SCALAR
 
 // Updates [0, count); [stream_begin, count) with streaming stores where they exist.
-template <class OldState, typename Gradient, class NewState>
-HWY_INLINE void UpdateAll(const AdamWCoefficients& k, const OldState& old_state,
-                          const Gradient* gradient, const NewState& new_state, size_t count,
-                          size_t stream_begin) {
+template <class Types, class OldState = std::tuple_element_t<0, Types>,
+          typename Gradient = std::tuple_element_t<1, Types>,
+          class NewState = std::tuple_element_t<2, Types>>
+void UpdateAll(const AdamWCoefficients& k, const OldState& old_state, const Gradient* gradient,
+               const NewState& new_state, size_t count, size_t stream_begin) {
   const hn::CappedTag<float, 16> d;
   const hn::CappedTag<float, 1> d1;
   size_t done = 0;
@@ -165,24 +168,6 @@ HWY_INLINE void UpdateAll(const AdamWCoefficients& k, const OldState& old_state,
   hwy::FlushStream();
 }
 
-void UpdateSplitBFloat16(const AdamWCoefficients& k, const ConstSplitState& old_state,
-                         const BFloat16* gradient, const SplitState& new_state, size_t count,
-                         size_t stream_begin) {
-  UpdateAll(k, old_state, gradient, new_state, count, stream_begin);
-}
-
-void UpdateSplitFloat(const AdamWCoefficients& k, const ConstSplitState& old_state,
-                      const float* gradient, const SplitState& new_state, size_t count,
-                      size_t stream_begin) {
-  UpdateAll(k, old_state, gradient, new_state, count, stream_begin);
-}
-
-void UpdateMasterFloat(const AdamWCoefficients& k, const ConstMasterState& old_state,
-                       const float* gradient, const MasterState& new_state, size_t count,
-                       size_t stream_begin) {
-  UpdateAll(k, old_state, gradient, new_state, count, stream_begin);
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
@@ -191,10 +176,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 namespace {
-
-HWY_EXPORT(UpdateSplitBFloat16);
-HWY_EXPORT(UpdateSplitFloat);
-HWY_EXPORT(UpdateMasterFloat);
 
 constexpr size_t kCacheLineBytes = 64;
 
@@ -220,17 +201,11 @@ size_t StreamBegin(const MasterState& s, size_t count) {
   return alike ? first : count;
 }
 
-void Dispatch(const AdamWCoefficients& k, const ConstSplitState& old_state,
-              const BFloat16* gradient, const SplitState& new_state, size_t count, size_t stream) {
-  HWY_DYNAMIC_DISPATCH(UpdateSplitBFloat16)(k, old_state, gradient, new_state, count, stream);
-}
-void Dispatch(const AdamWCoefficients& k, const ConstSplitState& old_state, const float* gradient,
-              const SplitState& new_state, size_t count, size_t stream) {
-  HWY_DYNAMIC_DISPATCH(UpdateSplitFloat)(k, old_state, gradient, new_state, count, stream);
-}
-void Dispatch(const AdamWCoefficients& k, const ConstMasterState& old_state, const float* gradient,
-              const MasterState& new_state, size_t count, size_t stream) {
-  HWY_DYNAMIC_DISPATCH(UpdateMasterFloat)(k, old_state, gradient, new_state, count, stream);
+template <class OldState, typename Gradient, class NewState>
+void Dispatch(const AdamWCoefficients& k, const OldState& old_state, const Gradient* gradient,
+              const NewState& new_state, size_t count, size_t stream) {
+  using Types = std::tuple<OldState, Gradient, NewState>;
+  GEMINID_KERNEL_LOOP(UpdateAll<Types>)(k, old_state, gradient, new_state, count, stream);
 }
 
 template <typename Gradient>

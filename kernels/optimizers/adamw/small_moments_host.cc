@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "kernels/optimizers/adamw/small_moments.h"
 #include "kernels/runtime/simd/targets.h"
@@ -193,10 +194,10 @@ HWY_INLINE void CopyElements(const State& from, size_t count, const State& to) {
 }
 
 // Updates elements whose indices share their upper 32 bits, from rounding.first_element on.
-template <class Weights, typename Gradient>
-HWY_INLINE void UpdateAll(const SmallStep& step, const SmallState<Weights>& old_state,
-                          const Gradient* gradient, size_t count,
-                          const SmallState<Weights>& new_state) {
+template <class Types, class Weights = typename Types::first_type,
+          typename Gradient = typename Types::second_type>
+void UpdateAll(const SmallStep& step, const SmallState<Weights>& old_state,
+               const Gradient* gradient, size_t count, const SmallState<Weights>& new_state) {
   const hn::CappedTag<float, 16> d;
   const uint64_t first = step.rounding.first_element;
   BlockStorage storage;
@@ -218,19 +219,6 @@ HWY_INLINE void UpdateAll(const SmallStep& step, const SmallState<Weights>& old_
   CopyElements(staged, count - whole, At(new_state, whole));
 }
 
-void RunSplitBFloat16(const SmallStep& step, const SmallState<SmallSplit>& from,
-                      const BFloat16* gradient, size_t count, const SmallState<SmallSplit>& to) {
-  UpdateAll(step, from, gradient, count, to);
-}
-void RunSplitFloat(const SmallStep& step, const SmallState<SmallSplit>& from, const float* gradient,
-                   size_t count, const SmallState<SmallSplit>& to) {
-  UpdateAll(step, from, gradient, count, to);
-}
-void RunMasterFloat(const SmallStep& step, const SmallState<SmallMaster>& from,
-                    const float* gradient, size_t count, const SmallState<SmallMaster>& to) {
-  UpdateAll(step, from, gradient, count, to);
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
@@ -239,10 +227,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 namespace {
-
-HWY_EXPORT(RunSplitBFloat16);
-HWY_EXPORT(RunSplitFloat);
-HWY_EXPORT(RunMasterFloat);
 
 bool OnLine(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 
@@ -260,18 +244,23 @@ SmallState<SmallMaster> MasterOf(const Arrays& a) {
           const_cast<BFloat16*>(a.small_state[1])};
 }
 
+template <class Weights, typename Gradient>
+void Run(const SmallStep& step, const SmallState<Weights>& from, const GradientArray& gradient,
+         size_t count, const SmallState<Weights>& to) {
+  using Types = std::pair<Weights, Gradient>;
+  const auto* const values = static_cast<const Gradient*>(gradient.data);
+  GEMINID_KERNEL_LOOP(UpdateAll<Types>)(step, from, values, count, to);
+}
+
 // Updates elements whose indices share their upper 32 bits.
 void UpdateStretch(const SmallStep& step, const ConstParameterArrays& from,
                    const GradientArray& gradient, size_t count, const ParameterArrays& to) {
   if (to.form == WeightForm::kFloat) {
-    HWY_DYNAMIC_DISPATCH(RunMasterFloat)
-    (step, MasterOf(from), static_cast<const float*>(gradient.data), count, MasterOf(to));
+    Run<SmallMaster, float>(step, MasterOf(from), gradient, count, MasterOf(to));
   } else if (gradient.type == GradientType::kFloat) {
-    HWY_DYNAMIC_DISPATCH(RunSplitFloat)
-    (step, SplitOf(from), static_cast<const float*>(gradient.data), count, SplitOf(to));
+    Run<SmallSplit, float>(step, SplitOf(from), gradient, count, SplitOf(to));
   } else {
-    HWY_DYNAMIC_DISPATCH(RunSplitBFloat16)
-    (step, SplitOf(from), static_cast<const BFloat16*>(gradient.data), count, SplitOf(to));
+    Run<SmallSplit, BFloat16>(step, SplitOf(from), gradient, count, SplitOf(to));
   }
 }
 

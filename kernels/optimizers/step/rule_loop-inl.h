@@ -118,9 +118,8 @@ HWY_AFTER_NAMESPACE();
 #define GEMINID_DEFINE_RULE_LOOP(Rule) \
   void Rule##Loop(const void* rule, const RuleBlock& block) { RuleLoop<Rule>(rule, block); }
 #define GEMINID_DEFINE_RULE_CALL(Rule)                             \
-  HWY_EXPORT(Rule##Loop);                                          \
   void Dispatch##Rule(const void* rule, const RuleBlock& b) {      \
-    HWY_DYNAMIC_DISPATCH(Rule##Loop)(rule, b);                     \
+    GEMINID_KERNEL_LOOP(Rule##Loop)(rule, b);                      \
   }                                                                \
   RuleCall CallOf(const Rule& rule) {                              \
     return {&rule, Dispatch##Rule, Rule::kStates, Rule::kFactors}; \

@@ -184,14 +184,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::kernels {
 
-HWY_EXPORT(WidenBFloat16);
-HWY_EXPORT(Join);
-HWY_EXPORT(StoreSplit);
-HWY_EXPORT(RoundFirst);
-HWY_EXPORT(RoundSecond);
-HWY_EXPORT(LaneSquares);
-HWY_EXPORT(ColumnSquares);
-
 // Prefetches the block after this one, of an array that is used in place.
 static const float* PrefetchNext(const float* values, size_t count) {
   constexpr size_t kLineFloats = 64 / sizeof(float);
@@ -203,19 +195,19 @@ const float* StageGradient(const GradientArray& gradient, size_t count, float* s
   if (gradient.type == GradientType::kFloat) {
     return PrefetchNext(static_cast<const float*>(gradient.data), count);
   }
-  HWY_DYNAMIC_DISPATCH(WidenBFloat16)(static_cast<const BFloat16*>(gradient.data), count, space);
+  GEMINID_KERNEL_LOOP(WidenBFloat16)(static_cast<const BFloat16*>(gradient.data), count, space);
   return space;
 }
 
 const float* StageWeights(const ConstParameterArrays& arrays, size_t count, float* space) {
   if (arrays.form != WeightForm::kSplit) return PrefetchNext(arrays.master, count);
-  HWY_DYNAMIC_DISPATCH(Join)(arrays.bfloat16, arrays.remainder, count, space);
+  GEMINID_KERNEL_LOOP(Join)(arrays.bfloat16, arrays.remainder, count, space);
   return space;
 }
 
 const float* StageState(const ConstParameterArrays& arrays, int index, size_t count, float* space) {
   if (arrays.state_form == StateForm::kFloat) return arrays.state[index];
-  HWY_DYNAMIC_DISPATCH(WidenBFloat16)(arrays.small_state[index], count, space);
+  GEMINID_KERNEL_LOOP(WidenBFloat16)(arrays.small_state[index], count, space);
   return space;
 }
 
@@ -230,11 +222,11 @@ void StoreStates(const float* const* values, int states, size_t count, bool stre
     const size_t part = std::min<uint64_t>(count - at, before_next_key);
     const bool past_cache = stream && at == 0;  // from the next key on arrays may not be aligned
     if (states > 0) {
-      HWY_DYNAMIC_DISPATCH(RoundFirst)
+      GEMINID_KERNEL_LOOP(RoundFirst)
       (values[0] + at, key, low, part, past_cache, arrays.small_state[0] + at);
     }
     if (states > 1) {
-      HWY_DYNAMIC_DISPATCH(RoundSecond)
+      GEMINID_KERNEL_LOOP(RoundSecond)
       (values[1] + at, key, low, part, past_cache, arrays.small_state[1] + at);
     }
     at += part;
@@ -242,15 +234,15 @@ void StoreStates(const float* const* values, int states, size_t count, bool stre
 }
 
 void StoreWeights(const float* masters, size_t count, bool stream, const ParameterArrays& arrays) {
-  HWY_DYNAMIC_DISPATCH(StoreSplit)(masters, count, stream, arrays.bfloat16, arrays.remainder);
+  GEMINID_KERNEL_LOOP(StoreSplit)(masters, count, stream, arrays.bfloat16, arrays.remainder);
 }
 
 double BlockSquares(const float* values, size_t count) {
-  return HWY_DYNAMIC_DISPATCH(LaneSquares)(values, count);
+  return GEMINID_KERNEL_LOOP(LaneSquares)(values, count);
 }
 
 void AddColumnSquares(const float* values, size_t count, double* columns) {
-  HWY_DYNAMIC_DISPATCH(ColumnSquares)(values, count, columns);
+  GEMINID_KERNEL_LOOP(ColumnSquares)(values, count, columns);
 }
 
 }  // namespace geminid::kernels

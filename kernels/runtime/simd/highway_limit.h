@@ -1,4 +1,5 @@
-// Limits Highway's dispatch to base::MaxIsa(). Every source with vector loops includes this.
+// Limits Highway's dispatch to base::MaxIsa(), and defines how loops are called. Every source with
+// vector loops includes this.
 #ifndef GEMINID_KERNELS_RUNTIME_SIMD_HIGHWAY_LIMIT_H_
 #define GEMINID_KERNELS_RUNTIME_SIMD_HIGHWAY_LIMIT_H_
 
@@ -22,5 +23,17 @@ bool LimitHighway() noexcept;
 inline const bool kHighwayIsLimited = LimitHighway();
 
 }  // namespace geminid::kernels
+
+// The function `Loop`, or an instance of a function template whose name has no comma, as it was
+// compiled for the best instruction set of this machine that base::MaxIsa() allows. The first place
+// of the table is for an instruction set that is not yet chosen.
+#define GEMINID_KERNEL_LOOP(Loop)                                          \
+  [] {                                                                     \
+    static constexpr decltype(&HWY_STATIC_DISPATCH(Loop)) kLoops[] = {     \
+        nullptr, HWY_CHOOSE_TARGET_LIST(Loop), HWY_CHOOSE_FALLBACK(Loop)}; \
+    hwy::ChosenTarget& chosen = hwy::GetChosenTarget();                    \
+    if (chosen.GetIndex() == 0) chosen.Update(hwy::SupportedTargets());    \
+    return kLoops[chosen.GetIndex()];                                      \
+  }()
 
 #endif  // GEMINID_KERNELS_RUNTIME_SIMD_HIGHWAY_LIMIT_H_

@@ -168,10 +168,14 @@ TEST_F(EngineValuesTest, StateReadWithinAStep_IsThatOfTheLastStepAndChangesNoBit
     for (const float gradient : {1.0f, -2.0f, 0.5f}) {
       const auto last = all();
       (void)MicroBatch(gradient);
-      if (reads) EXPECT_EQ(all(), last) << "with gradients";
+      if (reads) {
+        EXPECT_EQ(all(), last) << "with gradients";
+      }
       (void)MicroBatch(gradient);
       ASSERT_TRUE(engine_->GradientNorm().ok());
-      if (reads) EXPECT_EQ(all(), last) << "with their norm";
+      if (reads) {
+        EXPECT_EQ(all(), last) << "with their norm";
+      }
       (void)Step();
       EXPECT_NE(all(), last);
     }

@@ -6,13 +6,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
-#include "proto/shm/lease.h"
 #include "tools/sim/compare.h"
+#include "training/forecast/forecast.h"
 
 namespace geminid::sim {
 namespace {
-
-using planner::OptimizerPlace;
 
 std::vector<ChunkUpdate> UpdatesOf(const std::vector<planner::OptimizerItem>& items) {
   std::vector<ChunkUpdate> updates(items.size());
@@ -21,23 +19,6 @@ std::vector<ChunkUpdate> UpdatesOf(const std::vector<planner::OptimizerItem>& it
     updates[c].host_bytes = items[c].remainder_bytes + items[c].moment_bytes;
   }
   return updates;
-}
-
-// The disk plan chooses the chunks whose state is on disk. Each step reads what the plan loads, and
-// writes all state that is on disk.
-void PutOnDisk(const planner::DiskPlan& disk, std::vector<ChunkUpdate>* updates) {
-  if (!disk.used) return;
-  for (size_t i = 0; i < disk.objects.size(); ++i) {
-    ChunkUpdate& update = (*updates)[disk.objects[i].chunk];
-    update.disk_write_bytes += disk.trace.chunks[i].size_bytes;
-    if (disk.objects[i].is_state) update.host_bytes = 0;
-  }
-  for (const planner::Step& step : disk.plan.steps) {
-    for (const planner::Load& load : step.loads) {
-      (*updates)[disk.objects[load.chunk].chunk].disk_read_bytes +=
-          disk.trace.chunks[load.chunk].transfer_bytes;
-    }
-  }
 }
 
 Machine MakeSimulatedMachine(const forecast::Job& job, const planner::Machine& from,
@@ -61,13 +42,11 @@ Machine MakeSimulatedMachine(const forecast::Job& job, const planner::Machine& f
   machine.update_parameters_per_second = HostUpdateRate(from, traffic) / machine.ranks_per_node;
   machine.device_update_parameters_per_second =
       DeviceUpdateRate(from, traffic) / machine.ranks_per_node;
-  machine.disk_read_bytes_per_second = from.disk_read_bytes_per_second;
-  machine.disk_write_bytes_per_second = from.disk_write_bytes_per_second;
   machine.host_bytes = job.host_bytes;
   return machine;
 }
 
-std::string Lacking(const planner::HierarchyPlan& plan) {
+std::string Lacking(const planner::TierPlan& plan) {
   std::string text = "it does not fit:";
   for (size_t tier = 0; tier < plan.lacking.size(); ++tier) {
     if (plan.lacking[tier] == 0) continue;
@@ -109,35 +88,28 @@ absl::StatusOr<Input> FromTrace(const v1::TraceFile& file) {
 absl::StatusOr<Input> FromModel(const forecast::Model& model, const forecast::Job& job) {
   forecast::Job recomputing = job;
   recomputing.activations = forecast::Activations::kRecompute;
-  absl::StatusOr<planner::HierarchyProblem> problem = MakeProblem(model, recomputing);
-  if (!problem.ok()) return problem.status();
-  problem->options.planner.alignment_bytes = shm::kSlotBytes;
-  absl::StatusOr<planner::HierarchyPlan> plan = MakeHierarchyPlan(*problem);
-  if (!plan.ok()) return plan.status();
-  if (!plan->fits) return absl::ResourceExhaustedError(Lacking(*plan));
+  absl::StatusOr<forecast::Forecast> made = forecast::MakeForecast(model, recomputing);
+  if (!made.ok()) return made.status();
+  if (!made->fits()) return absl::ResourceExhaustedError(Lacking(made->plan));
   Input input;
   input.description = model.name;
-  input.workload.updates = UpdatesOf(problem->optimizer);
+  const std::vector<planner::OptimizerItem>& items = made->problem.optimizer;
+  input.workload.updates = UpdatesOf(items);
   uint64_t parameters = 0, state = 0, gradients = 0;
-  for (size_t c = 0; c < problem->optimizer.size(); ++c) {
-    const planner::OptimizerItem& item = problem->optimizer[c];
-    ChunkUpdate& update = input.workload.updates[c];
-    update.on_device = plan->decisions.optimizer[c] == OptimizerPlace::kDevice;
-    if (plan->decisions.optimizer[c] == OptimizerPlace::kStreamed) {
-      update.streamed_bytes = item.state_bytes();
-    }
-    parameters += item.parameters;
-    state += item.state_bytes();
-    gradients += item.gradient_bytes;
+  for (size_t c = 0; c < items.size(); ++c) {
+    const planner::OptimizerPlace place = made->plan.decisions.optimizer[c];
+    input.workload.updates[c].on_device = place == planner::OptimizerPlace::kDevice;
+    parameters += items[c].parameters;
+    state += items[c].state_bytes();
+    gradients += items[c].gradient_bytes;
   }
-  PutOnDisk(plan->disk, &input.workload.updates);
   planner::UpdateTraffic traffic;
   if (parameters > 0) {
     traffic.state_bytes = static_cast<double>(state) / static_cast<double>(parameters);
     traffic.gradient_bytes = static_cast<double>(gradients) / static_cast<double>(parameters);
   }
-  input.machine = MakeSimulatedMachine(recomputing, problem->machine, traffic);
-  input.workload.trace = std::move(plan->device_trace);
+  input.machine = MakeSimulatedMachine(recomputing, made->problem.machine, traffic);
+  input.workload.trace = std::move(made->plan.device_trace);
   return input;
 }
 

@@ -24,8 +24,8 @@ absl::StatusOr<Input> FromTraceFile(const std::string& path);
 // The same from the contents of such a file.
 absl::StatusOr<Input> FromTrace(const v1::TraceFile& file);
 
-// The planner's decision for a model on given hardware: where optimizer state lives, and the trace
-// that follows. RESOURCE_EXHAUSTED if it does not fit.
+// A model on given hardware, with optimizer state where the engine would place it and activations
+// recomputed. RESOURCE_EXHAUSTED if it does not fit.
 absl::StatusOr<Input> FromModel(const forecast::Model& model, const forecast::Job& job);
 
 // "chain:7": a random trace of a kind and seed, on a machine with nothing but a link.

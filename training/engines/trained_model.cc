@@ -11,6 +11,7 @@
 #include "training/engines/part_model.h"
 #include "training/engines/pipelined_model.h"
 #include "training/models/fine_tuning.h"
+#include "training/models/working_set.h"
 #include "training/nn/part_source.h"
 #include "training/ranks/driver_watch.h"
 #include "training/ranks/engine_source.h"

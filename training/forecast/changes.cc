@@ -15,18 +15,13 @@
 namespace geminid::forecast {
 namespace {
 
-using planner::Tier;
-
 using base::kGiB;
 using base::kKiB;
 using base::kMiB;
-// The rate of a disk that somebody may try: any NVMe drive.
-constexpr double kDiskBytesPerSecond = 2e9;
 constexpr std::uint32_t kNodesMax = 1024;
 
 // The questions about a job, together with what it trains.
 struct Question {
-  std::function<absl::StatusOr<planner::HierarchyProblem>(const Job&)> problem;
   std::function<absl::StatusOr<bool>(const Job&)> fits;
   std::function<absl::StatusOr<std::uint64_t>(const Job&)> least_host_bytes;
 };
@@ -38,8 +33,7 @@ class Search {
   absl::Status TryMemory() {
     GEMINID_RETURN_IF_ERROR(TryDevice());
     GEMINID_RETURN_IF_ERROR(TryHost());
-    GEMINID_RETURN_IF_ERROR(TryDeviceAndHost());
-    return job_.only_executable ? absl::OkStatus() : TryDisk();
+    return TryDeviceAndHost();
   }
 
   absl::Status TryBatchAndNodes(const Model& model) {
@@ -132,32 +126,6 @@ class Search {
     return absl::OkStatus();
   }
 
-  // Tries a disk of the size that the planner says is lacking.
-  absl::Status TryDisk() {
-    const absl::StatusOr<planner::HierarchyProblem> problem = question_.problem(job_);
-    if (absl::IsResourceExhausted(problem.status())) return absl::OkStatus();
-    if (!problem.ok()) return problem.status();
-    GEMINID_ASSIGN_OR_RETURN(const planner::HierarchyPlan plan,
-                             planner::MakeFirstFittingPlan(*problem));
-    for (const planner::Remedy& remedy : plan.remedies) {
-      if (remedy.tier != Tier::kDisk) continue;
-      Job changed = job_;
-      const std::uint64_t least = job_.disk_bytes + remedy.more_bytes * job_.ranks_per_node();
-      changed.disk_bytes = base::RoundUp(least, MemoryStep(least));
-      if (job_.disk_bytes == 0) {
-        changed.disk_read_bytes_per_second = kDiskBytesPerSecond;
-        changed.disk_write_bytes_per_second = kDiskBytesPerSecond;
-      }
-      GEMINID_ASSIGN_OR_RETURN(const bool fits, Fits(changed));
-      if (!fits) continue;
-      Add(Change::Kind::kDiskBytes, changed.disk_bytes,
-          absl::StrCat("--disk ", base::ExactBytes(changed.disk_bytes), ": ",
-                       base::FormatBytes(changed.disk_bytes - job_.disk_bytes),
-                       job_.disk_bytes == 0 ? " in each node" : " more in each node"));
-    }
-    return absl::OkStatus();
-  }
-
   // The most units below `now` that fit, found by bisection; `set` puts a number into a job.
   template <typename Set>
   absl::StatusOr<std::uint64_t> MostThatFits(std::uint64_t now, Set set) const {
@@ -235,8 +203,6 @@ const char* Name(Change::Kind kind) {
       return "host_bytes";
     case Change::Kind::kDeviceAndHostBytes:
       return "device_and_host_bytes";
-    case Change::Kind::kDiskBytes:
-      return "disk_bytes";
     case Change::Kind::kSequences:
       return "batch";
     case Change::Kind::kSequenceLength:
@@ -255,8 +221,7 @@ std::uint64_t MemoryStep(std::uint64_t bytes) {
 
 absl::StatusOr<std::vector<Change>> FittingChanges(const Model& model, const Job& job) {
   Search search(
-      {.problem = [&](const Job& changed) { return MakeProblem(model, changed); },
-       .fits = [&](const Job& changed) { return forecast::Fits(model, changed); },
+      {.fits = [&](const Job& changed) { return forecast::Fits(model, changed); },
        .least_host_bytes = [&](const Job& changed) { return LeastHostBytes(model, changed); }},
       job);
   GEMINID_RETURN_IF_ERROR(search.TryMemory());
@@ -267,8 +232,7 @@ absl::StatusOr<std::vector<Change>> FittingChanges(const Model& model, const Job
 absl::StatusOr<std::vector<Change>> FittingChanges(const RecordedTrace& trace, const Job& job) {
   const auto problem = [&](const Job& changed) { return MakeProblem(trace, changed); };
   Search search(
-      {.problem = problem,
-       .fits = [&](const Job& changed) { return forecast::Fits(problem(changed), changed); },
+      {.fits = [&](const Job& changed) { return forecast::Fits(problem(changed), changed); },
        .least_host_bytes =
            [&](const Job& changed) { return LeastHostBytes(problem(changed), changed); }},
       job);

@@ -1,4 +1,4 @@
-// The best plan that today's engine can carry out: only the engine's own decisions vary.
+// The plan that the engine carries out: only the engine's own decisions vary.
 #ifndef GEMINID_TRAINING_FORECAST_EXECUTABLE_H_
 #define GEMINID_TRAINING_FORECAST_EXECUTABLE_H_
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/planner/hierarchy/hierarchy.h"
+#include "daemon/planner/tiers/tier_plan.h"
 
 namespace geminid::forecast {
 
@@ -20,15 +20,16 @@ enum class StateMode : std::uint8_t {
 const char* Name(StateMode mode);
 
 struct ExecutablePlan {
-  planner::HierarchyPlan plan;
+  planner::TierPlan plan;
   StateMode mode = StateMode::kAuto;
 };
 
 // The faster of the two modes, each by the engine's own rule (client/zero/engine_plan.cc). All
-// activations that can be are recomputed; none leaves the device. No state is streamed or on disk.
-// A plan that does not fit is an answer too, in mode kAuto. Errors are the planner's.
+// activations that can be are recomputed; if the problem has places for activations, those that can
+// be are offloaded. No state is streamed or on disk. A plan that does not fit is an answer too, in
+// mode kAuto. Errors are the planner's.
 // `state_on_host`: the state must stay on the host, because no kernels update it on the device.
-absl::StatusOr<ExecutablePlan> MakeExecutablePlan(const planner::HierarchyProblem& problem,
+absl::StatusOr<ExecutablePlan> MakeExecutablePlan(const planner::TierProblem& problem,
                                                   bool state_on_host = false);
 
 }  // namespace geminid::forecast

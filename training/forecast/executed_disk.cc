@@ -19,10 +19,10 @@
 namespace geminid::forecast {
 namespace {
 
-using planner::HierarchyPlan;
 using planner::Owner;
 using planner::Resource;
 using planner::Tier;
+using planner::TierPlan;
 
 constexpr double kSecondsPerDay = 24 * 3600;
 // Updates overlap with the next forward pass, which is about a third of a step's computation.
@@ -96,21 +96,20 @@ void Add(const planner::TierBytes& more, planner::TierBytes* tier) {
 }
 
 // Marks the plan as not fitting and names the missing bytes if the tier lacks memory.
-void Judge(Tier tier, std::uint64_t needed, HierarchyPlan* plan) {
+void Judge(Tier tier, std::uint64_t needed, TierPlan* plan) {
   const std::uint64_t limit = plan->tier(tier).limit;
   if (needed <= limit) return;
   plan->fits = false;
   plan->lacking[static_cast<std::size_t>(tier)] = needed - limit;
-  plan->remedies.push_back({tier, needed - limit});
 }
 
-void AddSeconds(const planner::Machine& machine, const ExecutedState& state, HierarchyPlan* plan) {
-  const auto bytes = static_cast<double>(state.step_bytes) * machine.ranks_on_node;
-  const double read = bytes / machine.disk_read_bytes_per_second;
-  const double written = bytes / machine.disk_write_bytes_per_second;
+void AddSeconds(const Job& job, const ExecutedState& state, TierPlan* plan) {
+  const auto bytes = static_cast<double>(state.step_bytes) * job.ranks_per_node();
+  const double read = bytes / job.disk_read_bytes_per_second;
+  const double written = bytes / job.disk_write_bytes_per_second;
   // Nothing else is done meanwhile.
-  const double sums = static_cast<double>(state.sums_bytes) * machine.ranks_on_node /
-                      machine.disk_read_bytes_per_second;
+  const double sums =
+      static_cast<double>(state.sums_bytes) * job.ranks_per_node() / job.disk_read_bytes_per_second;
   plan->busy_seconds[static_cast<std::size_t>(Resource::kDiskRead)] = sums + read;
   plan->busy_seconds[static_cast<std::size_t>(Resource::kDiskWrite)] = written;
   const double disk = std::max(read, written);
@@ -119,9 +118,8 @@ void AddSeconds(const planner::Machine& machine, const ExecutedState& state, Hie
   plan->step_lower_bound_seconds = std::max(plan->step_lower_bound_seconds, sums + disk);
   const auto busiest = std::ranges::max_element(plan->busy_seconds);
   plan->bottleneck = static_cast<Resource>(busiest - plan->busy_seconds.begin());
-  if (machine.disk_endurance_bytes > 0 && bytes > 0) {
-    plan->disk.life_days =
-        machine.disk_endurance_bytes / bytes * plan->seconds.step / kSecondsPerDay;
+  if (job.disk_endurance_bytes > 0 && bytes > 0) {
+    plan->disk.life_days = job.disk_endurance_bytes / bytes * plan->seconds.step / kSecondsPerDay;
     plan->disk.wears_out_soon = plan->disk.life_days < planner::kLeastDiskLifeDays;
   }
 }
@@ -170,7 +168,7 @@ absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job
   return state;
 }
 
-std::int64_t HostExcess(const planner::HierarchyProblem& problem, const ExecutedState& state) {
+std::int64_t HostExcess(const planner::TierProblem& problem, const ExecutedState& state) {
   std::uint64_t bytes = 0, spare = 0;
   for (const planner::OptimizerItem& item : problem.optimizer) {
     bytes += item.state_bytes() + item.gradient_bytes;
@@ -184,8 +182,7 @@ std::uint64_t PlannersHostBytes(std::uint64_t host_bytes, std::int64_t excess) {
       std::max<std::int64_t>(0, static_cast<std::int64_t>(host_bytes) + excess));
 }
 
-void SetHost(const ExecutedState& state, StateMode mode, std::uint64_t limit,
-             HierarchyPlan* plan) {
+void SetHost(const ExecutedState& state, StateMode mode, std::uint64_t limit, TierPlan* plan) {
   planner::TierBytes& host = plan->tiers[static_cast<std::size_t>(Tier::kHost)];
   const std::uint64_t activations = host.of(Owner::kActivations);
   host = mode == StateMode::kDevice ? state.besides : state.host;
@@ -194,19 +191,18 @@ void SetHost(const ExecutedState& state, StateMode mode, std::uint64_t limit,
   if (mode == StateMode::kDevice) Judge(Tier::kHost, host.peak, plan);
 }
 
-absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
-                                                planner::HierarchyProblem problem, const Job& job) {
-  const planner::Machine machine = problem.machine;
-  GEMINID_ASSIGN_OR_RETURN(const ExecutedState state,
-                           ExecutedStateOf(model, job, machine.host_bytes));
-  problem.machine.host_bytes = kMostHostBytes / machine.ranks_on_node;
+absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model, planner::TierProblem problem,
+                                                const Job& job) {
+  const std::uint64_t host_bytes = problem.machine.host_bytes;
+  GEMINID_ASSIGN_OR_RETURN(const ExecutedState state, ExecutedStateOf(model, job, host_bytes));
+  problem.machine.host_bytes = kMostHostBytes / job.ranks_per_node();
   GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakeExecutablePlan(problem));
-  HierarchyPlan& plan = made.plan;
+  TierPlan& plan = made.plan;
   planner::TierBytes& host = plan.tiers[static_cast<std::size_t>(Tier::kHost)];
   planner::TierBytes& disk = plan.tiers[static_cast<std::size_t>(Tier::kDisk)];
-  host.limit = machine.host_bytes;
-  disk.limit = machine.disk_bytes;
-  SetHost(state, made.mode, machine.host_bytes, &plan);
+  host.limit = host_bytes;
+  disk.limit = job.disk_bytes / job.ranks_per_node();
+  SetHost(state, made.mode, host_bytes, &plan);
   // In mode kDevice all state is on the device and none elsewhere.
   if (made.mode == StateMode::kDevice) return made;
   Judge(Tier::kHost, state.host_bytes + host.of(Owner::kActivations), &plan);
@@ -216,14 +212,12 @@ absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
   Judge(Tier::kDisk, disk.peak, &plan);
   plan.disk.used = true;
   plan.disk.disk_bytes = state.file_bytes;
-  plan.disk.least_read_bytes = state.step_bytes + state.sums_bytes;
-  plan.disk.least_written_bytes = state.step_bytes;
   if (!plan.fits) return made;
   plan.everything_on_device = false;
-  plan.traffic.disk_read = plan.disk.least_read_bytes;
+  plan.traffic.disk_read = state.step_bytes + state.sums_bytes;
   plan.traffic.disk_written = state.step_bytes;
   plan.traffic.host_memory += plan.traffic.disk_read + plan.traffic.disk_written;
-  AddSeconds(machine, state, &plan);
+  AddSeconds(job, state, &plan);
   return made;
 }
 

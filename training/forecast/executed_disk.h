@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/zero/state/disk_choice.h"
-#include "daemon/planner/hierarchy/hierarchy.h"
+#include "daemon/planner/tiers/tier_plan.h"
 #include "training/forecast/executable.h"
 #include "training/forecast/model.h"
 #include "training/forecast/problem.h"
@@ -28,7 +28,7 @@ struct ExecutedState {
 };
 
 // Whether the engine may put state on disk.
-inline bool HasStateDisk(const Job& job) { return job.only_executable && job.disk_bytes > 0; }
+inline bool HasStateDisk(const Job& job) { return job.disk_bytes > 0; }
 
 // For a rank with `host_bytes`. Without a disk all state is in host memory.
 absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job,
@@ -39,17 +39,17 @@ std::uint64_t SharedBytes(const Job& job);
 
 // The planner's host bytes with all state in host memory, less those of the engine's list: the
 // planner's chunks are whole extents, and its spare is a chunk.
-std::int64_t HostExcess(const planner::HierarchyProblem& problem, const ExecutedState& state);
+std::int64_t HostExcess(const planner::TierProblem& problem, const ExecutedState& state);
 // The planner's host bytes that mean the same as the engine's `host_bytes`.
 std::uint64_t PlannersHostBytes(std::uint64_t host_bytes, std::int64_t excess);
 // Replaces the plan's host memory by that of the engine's list, except for the activations. With all
 // state on the device the rest must fit too.
 void SetHost(const ExecutedState& state, StateMode mode, std::uint64_t limit,
-             planner::HierarchyPlan* plan);
+             planner::TierPlan* plan);
 
 // As MakeExecutablePlan, with state on disk as far as host memory does not hold it.
-absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
-                                                planner::HierarchyProblem problem, const Job& job);
+absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model, planner::TierProblem problem,
+                                                const Job& job);
 
 }  // namespace geminid::forecast
 

@@ -13,9 +13,9 @@
 namespace geminid::forecast {
 namespace {
 
-using planner::HierarchyPlan;
-using planner::HierarchyProblem;
 using planner::Tier;
+using planner::TierPlan;
+using planner::TierProblem;
 
 // The rate of the slowest link that a ring over all ranks crosses. A ring with as many lanes as a
 // node has ranks uses all adapters of the node.
@@ -26,50 +26,40 @@ double CollectiveBytesPerSecond(const Job& job) {
   return std::min(hardware.peer_bytes_per_second, hardware.network_bytes_per_second);
 }
 
-double CollectiveSeconds(const HierarchyProblem& problem, const HierarchyPlan& plan,
-                         const Job& job) {
+double CollectiveSeconds(const TierProblem& problem, const TierPlan& plan, const Job& job) {
   if (job.ranks == 1) return 0;
   const double ranks = job.ranks;
   return GatheredOf(problem, plan).bytes * (ranks - 1) / ranks / CollectiveBytesPerSecond(job);
 }
 
-std::uint64_t ParametersOf(const HierarchyProblem& problem, std::uint32_t ranks) {
+std::uint64_t ParametersOf(const TierProblem& problem, std::uint32_t ranks) {
   std::uint64_t shard = 0;
   for (const planner::OptimizerItem& item : problem.optimizer) shard += item.parameters;
   return shard * ranks;
 }
 
-// The mode only has a meaning if plans are limited to those that the engine executes.
-absl::StatusOr<ExecutablePlan> MakePlan(const HierarchyProblem& problem, const Job& job,
-                                        Effort effort) {
+absl::StatusOr<ExecutablePlan> MakePlan(const TierProblem& problem, const Job& job) {
   // All hardware in the table is a GPU.
   const bool state_on_host =
       job.optimizer.options.kind == kernels::OptimizerKind::kMuon && IsInTable(job.hardware);
-  if (job.only_executable) return MakeExecutablePlan(problem, state_on_host);
-  ExecutablePlan made;
-  GEMINID_ASSIGN_OR_RETURN(made.plan, effort == Effort::kFastest
-                                          ? planner::MakeHierarchyPlan(problem)
-                                          : planner::MakeFirstFittingPlan(problem));
-  return made;
+  return MakeExecutablePlan(problem, state_on_host);
 }
 
 // The same for a model with the engine's bytes of host memory. Its state may be on disk.
-absl::StatusOr<ExecutablePlan> MakePlan(const Model& model, HierarchyProblem problem,
-                                        const Job& job, Effort effort) {
+absl::StatusOr<ExecutablePlan> MakePlan(const Model& model, TierProblem problem, const Job& job) {
   if (HasStateDisk(job)) return MakePlanWithDisk(model, std::move(problem), job);
-  if (!job.only_executable) return MakePlan(problem, job, effort);
   const std::uint64_t host_bytes = problem.machine.host_bytes;
   GEMINID_ASSIGN_OR_RETURN(const ExecutedState state, ExecutedStateOf(model, job, host_bytes));
   problem.machine.host_bytes = PlannersHostBytes(host_bytes, HostExcess(problem, state));
-  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job, effort));
+  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job));
   SetHost(state, made.mode, host_bytes, &made.plan);
   return made;
 }
 
-absl::StatusOr<Forecast> Finish(ExecutablePlan made, HierarchyProblem problem, const Job& job,
+absl::StatusOr<Forecast> Finish(ExecutablePlan made, TierProblem problem, const Job& job,
                                 std::uint64_t tokens) {
   Forecast forecast;
-  if (job.only_executable) forecast.state_mode = made.mode;
+  forecast.state_mode = made.mode;
   forecast.keeps_activations = job.keeps();
   forecast.plan = std::move(made.plan);
   forecast.problem = std::move(problem);
@@ -116,7 +106,7 @@ absl::StatusOr<std::uint64_t> LeastHostBesideDisk(const Model& model, Job job) {
 class HostSearch {
  public:
   // `excess`: as HostExcess says.
-  HostSearch(HierarchyProblem problem, const Job& job, std::int64_t excess)
+  HostSearch(TierProblem problem, const Job& job, std::int64_t excess)
       : problem_(std::move(problem)),
         job_(job),
         excess_(excess),
@@ -149,23 +139,20 @@ class HostSearch {
 
   absl::StatusOr<bool> Fits(std::uint64_t bytes) {
     problem_.machine.host_bytes = PlannersHostBytes(bytes, excess_);
-    GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made,
-                             MakePlan(problem_, job_, Effort::kFirstFit));
-    const HierarchyPlan& plan = made.plan;
+    GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made, MakePlan(problem_, job_));
+    const TierPlan& plan = made.plan;
     if (plan.fits) {
       fits_ = bytes;
       return true;
     }
     fails_ = bytes;
-    predicted_ = most_;
-    for (const planner::Remedy& remedy : plan.remedies) {
-      if (remedy.tier != Tier::kHost) continue;
-      predicted_ = RoundDownToExtent(bytes + remedy.more_bytes + kExtentAlignmentBytes - 1);
-    }
+    const std::uint64_t lacking = plan.lacking[static_cast<std::size_t>(Tier::kHost)];
+    predicted_ =
+        lacking > 0 ? RoundDownToExtent(bytes + lacking + kExtentAlignmentBytes - 1) : most_;
     return false;
   }
 
-  HierarchyProblem problem_;
+  TierProblem problem_;
   const Job& job_;
   const std::int64_t excess_;
   const std::uint64_t most_;
@@ -175,7 +162,7 @@ class HostSearch {
 };
 
 // Of all ranks of a node.
-absl::StatusOr<std::uint64_t> LeastHostBeyond(HierarchyProblem problem, const Job& job,
+absl::StatusOr<std::uint64_t> LeastHostBeyond(TierProblem problem, const Job& job,
                                               std::int64_t excess) {
   GEMINID_ASSIGN_OR_RETURN(const std::uint64_t bytes,
                            HostSearch(std::move(problem), job, excess).Run());
@@ -189,7 +176,7 @@ absl::StatusOr<std::uint64_t> LeastHostBeyond(HierarchyProblem problem, const Jo
 
 // A gather follows each load of a shard, at least one follows each update, and a reduction follows
 // each gradient.
-GatherTraffic GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& plan) {
+GatherTraffic GatheredOf(const TierProblem& problem, const TierPlan& plan) {
   std::vector<std::uint64_t> gathers(problem.trace.chunks.size(), 0);
   for (const planner::Step& step : plan.device_plan.steps) {
     for (const planner::Load& load : step.loads) ++gathers[load.chunk];
@@ -212,33 +199,31 @@ GatherTraffic GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& p
   return all;
 }
 
-absl::StatusOr<Forecast> MakeForecast(HierarchyProblem problem, const Job& job,
-                                      std::uint64_t tokens, Effort effort) {
+absl::StatusOr<Forecast> MakeForecast(TierProblem problem, const Job& job, std::uint64_t tokens) {
   GEMINID_RETURN_IF_ERROR(Validate(job));
-  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job, effort));
+  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job));
   return Finish(std::move(made), std::move(problem), job, tokens);
 }
 
-absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job, Effort effort) {
-  GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
-  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(model, problem, job, effort));
+absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(TierProblem problem, MakeProblem(model, job));
+  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(model, problem, job));
   GEMINID_ASSIGN_OR_RETURN(Forecast forecast,
                            Finish(std::move(made), std::move(problem), job, job.batch.tokens()));
   forecast.parameters = CountParameters(model);
   return forecast;
 }
 
-absl::StatusOr<bool> Fits(const HierarchyProblem& problem, const Job& job) {
-  GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made, MakePlan(problem, job, Effort::kFirstFit));
+absl::StatusOr<bool> Fits(const TierProblem& problem, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made, MakePlan(problem, job));
   return made.plan.fits;
 }
 
 absl::StatusOr<bool> Fits(const Model& model, const Job& job) {
-  const absl::StatusOr<HierarchyProblem> problem = MakeProblem(model, job);
+  const absl::StatusOr<TierProblem> problem = MakeProblem(model, job);
   if (absl::IsResourceExhausted(problem.status())) return false;
   if (!problem.ok()) return problem.status();
-  GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made,
-                           MakePlan(model, *problem, job, Effort::kFirstFit));
+  GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made, MakePlan(model, *problem, job));
   return made.plan.fits;
 }
 
@@ -258,14 +243,13 @@ std::uint64_t UpdatedWeightBytes(const Forecast& forecast) {
   return bytes;
 }
 
-absl::StatusOr<std::uint64_t> LeastHostBytes(HierarchyProblem problem, const Job& job) {
+absl::StatusOr<std::uint64_t> LeastHostBytes(TierProblem problem, const Job& job) {
   return LeastHostBeyond(std::move(problem), job, /*excess=*/0);
 }
 
 absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job) {
-  GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
+  GEMINID_ASSIGN_OR_RETURN(TierProblem problem, MakeProblem(model, job));
   if (HasStateDisk(job)) return LeastHostBesideDisk(model, job);
-  if (!job.only_executable) return LeastHostBytes(std::move(problem), job);
   GEMINID_ASSIGN_OR_RETURN(const ExecutedState state, ExecutedStateOf(model, job, job.host_bytes));
   const std::int64_t excess = HostExcess(problem, state);
   GEMINID_ASSIGN_OR_RETURN(const std::uint64_t bytes,

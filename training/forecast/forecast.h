@@ -1,16 +1,15 @@
-// Answers whether a model fits, how fast a step is, and what would make it fit. The planner gives
-// every answer.
+// Answers whether a model fits, how fast a step is, and what would make it fit, for a run of
+// geminid-train.
 #ifndef GEMINID_TRAINING_FORECAST_FORECAST_H_
 #define GEMINID_TRAINING_FORECAST_FORECAST_H_
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/planner/hierarchy/hierarchy.h"
+#include "daemon/planner/tiers/tier_plan.h"
 #include "training/forecast/catalogue.h"
 #include "training/forecast/executable.h"
 #include "training/forecast/model.h"
@@ -21,16 +20,15 @@ namespace geminid::forecast {
 
 // The forecast of one step. Bytes in `plan` are of one rank.
 struct Forecast {
-  planner::HierarchyProblem problem;
-  planner::HierarchyPlan plan;
+  planner::TierProblem problem;
+  planner::TierPlan plan;
   std::uint64_t parameters = 0;  // of the model
   // Seconds in which one rank's gathers and reductions cross the slowest link: bytes x (P - 1) / P
   // for each, as in a ring. They overlap with computation, so they bound the step from below.
   double collective_seconds = 0;
   bool bound_by_collectives = false;
   bool keeps_activations = false;  // all of them, as the job asks
-  // How the engine would place the optimizer's state; empty unless limited to what it executes.
-  std::optional<StateMode> state_mode;
+  StateMode state_mode = StateMode::kAuto;  // how the engine would place the optimizer's state
   // The longer of the planner's step and the collectives.
   double step_seconds = 0;
   double tokens_per_second = 0;  // of all ranks
@@ -38,18 +36,12 @@ struct Forecast {
   bool fits() const { return plan.fits; }
 };
 
-enum class Effort : std::uint8_t {
-  kFastest,   // the fastest plan that is found
-  kFirstFit,  // any plan that fits, much sooner; finds one exactly if kFastest does
-};
-
 // Errors: INVALID_ARGUMENT. A plan that does not fit is an answer, not an error.
-absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job,
-                                      Effort effort = Effort::kFastest);
+absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job);
 
 // The same for a given problem, such as a recorded trace's. `tokens` are per rank and step.
-absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const Job& job,
-                                      std::uint64_t tokens, Effort effort = Effort::kFastest);
+absl::StatusOr<Forecast> MakeForecast(planner::TierProblem problem, const Job& job,
+                                      std::uint64_t tokens);
 
 // The whole chunks that ranks gather and reduce in one pass.
 struct GatherTraffic {
@@ -61,11 +53,10 @@ struct GatherTraffic {
   double chunk_bytes = 0;
   std::uint64_t chunks = 0;
 };
-GatherTraffic GatheredOf(const planner::HierarchyProblem& problem,
-                         const planner::HierarchyPlan& plan);
+GatherTraffic GatheredOf(const planner::TierProblem& problem, const planner::TierPlan& plan);
 
 absl::StatusOr<bool> Fits(const Model& model, const Job& job);
-absl::StatusOr<bool> Fits(const planner::HierarchyProblem& problem, const Job& job);
+absl::StatusOr<bool> Fits(const planner::TierProblem& problem, const Job& job);
 
 // Bytes per parameter in a tier, over all ranks.
 double BytesPerParameter(const Forecast& forecast, const Job& job, planner::Tier tier);
@@ -81,7 +72,6 @@ struct Change {
     kDeviceBytes,
     kHostBytes,
     kDeviceAndHostBytes,
-    kDiskBytes,
     kSequences,
     kSequenceLength,
     kNodes
@@ -100,9 +90,9 @@ std::uint64_t MemoryStep(std::uint64_t bytes);
 inline constexpr std::uint64_t kTokensStep = 64;
 
 // The smallest change of each kind with which a job that does not fit would fit. Kinds: memory of
-// the device, of the host, or of both if both lack, in whole MemoryStep; a disk, if one may be
-// planned; for a model also the largest batch, the longest sequence and the fewest nodes. Each was
-// planned and fits, and one step less does not. Empty if no change alone helps.
+// the device, of the host, or of both if both lack, in whole MemoryStep; for a model also the
+// largest batch, the longest sequence and the fewest nodes. Each was planned and fits, and one step
+// less does not. Empty if no change alone helps.
 absl::StatusOr<std::vector<Change>> FittingChanges(const Model& model, const Job& job);
 absl::StatusOr<std::vector<Change>> FittingChanges(const RecordedTrace& trace, const Job& job);
 
@@ -113,7 +103,7 @@ inline constexpr std::uint64_t kMostHostBytes = std::uint64_t{1} << 49;
 // needs none. A plan with it was found to fit, and one with one extent (4 KiB) less per rank not
 // to. RESOURCE_EXHAUSTED if no amount helps.
 absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job);
-absl::StatusOr<std::uint64_t> LeastHostBytes(planner::HierarchyProblem problem, const Job& job);
+absl::StatusOr<std::uint64_t> LeastHostBytes(planner::TierProblem problem, const Job& job);
 
 // The largest member of `family`, by steps of its size, that fits; NOT_FOUND if none does. Makes
 // about a dozen plans.

@@ -14,6 +14,7 @@
 #include "client/zero/basics/layout.h"
 #include "client/zero/core/recorder.h"
 #include "geminid/types.h"
+#include "training/forecast/activation_places.h"
 #include "training/forecast/trainer_layout.h"
 
 namespace geminid::forecast {
@@ -54,8 +55,7 @@ class WholeModel : public RankWork {
   double held_micro_batches() const override { return 0; }
   Saved SavedOf(Operator part) const override { return SavedBytes(model_, part, job_.batch); }
   std::uint64_t KeptOf(Operator part) const override {
-    return job_.only_executable ? TrainerSavedBytes(model_, part, job_.batch)
-                                : SavedOf(part).bytes();
+    return TrainerSavedBytes(model_, part, job_.batch);
   }
   std::uint64_t WorkspaceOf(Operator op, PassDirection turn) const override {
     return WorkspaceBytes(model_, op, turn, job_.batch);
@@ -81,7 +81,7 @@ class Builder {
   Builder(const Model& model, const Job& job, const RankWork& work, bool as_trainer)
       : model_(model), job_(job), work_(work), as_trainer_(as_trainer), range_(work.part()) {}
 
-  absl::StatusOr<planner::HierarchyProblem> Make() {
+  absl::StatusOr<planner::TierProblem> Make() {
     tensors_ = work_.OwnTensors();
     GEMINID_RETURN_IF_ERROR(LayOut());
     gradients_missing_.assign(layout_.chunks.size(), 0);
@@ -191,29 +191,22 @@ class Builder {
     ++moments_;
   }
 
-  // Adds the activations that a sublayer's forward makes for its backward: its input, which nothing
-  // can replace, and the rest, which can be recomputed from the input.
+  // Adds the activation that a sublayer's forward saves for its backward: its input, or all that
+  // its backward uses.
   void Keep(Operator part, std::uint64_t layer, PassDirection turn) {
-    const bool planned = !job_.recomputes() && !job_.keeps();
     std::vector<planner::ActivationItem>& items = problem_.activations;
     if (turn == PassDirection::kBackward) {
-      const std::size_t first = kept_[{part, layer}];
-      for (std::size_t i = first; i < first + (planned ? 2 : 1); ++i) items[i].consumed = moments_;
+      items[kept_[{part, layer}]].consumed = moments_;
       return;
     }
     kept_[{part, layer}] = items.size();
-    const Saved saved = work_.SavedOf(part);
-    items.push_back({.id = items.size(),
-                     .bytes = job_.keeps() ? work_.KeptOf(part) : saved.input_bytes,
-                     .produced = moments_,
-                     .can_recompute = false,
-                     .can_offload = planned});
-    if (!planned) return Hold(items.back().bytes);
-    items.push_back({.id = items.size(),
-                     .bytes = saved.rest_bytes,
-                     .produced = moments_,
-                     .recompute_seconds = work_.SecondsOf(part, turn)});
-    Hold(saved.bytes());
+    items.push_back(
+        {.id = items.size(),
+         .bytes = job_.recomputes() ? work_.SavedOf(part).input_bytes : work_.KeptOf(part),
+         .produced = moments_,
+         .can_recompute = false,
+         .can_offload = job_.offloads()});
+    Hold(items.back().bytes);
   }
 
   // Adds the same activation for the micro-batches that are in other pipeline stages.
@@ -270,14 +263,13 @@ class Builder {
     problem_.machine = MakeMachine(job_);
     problem_.trace.arena_bytes = RoundDownToExtent(job_.hardware.usable_bytes());
     problem_.trace.link = LinkOf(problem_.machine);
-    problem_.options.planner = EnginePlannerOptions();
-    if (!job_.only_executable) return;
-    problem_.options.device_spare_bytes += SpareBytes();
+    problem_.planner_options = EnginePlannerOptions();
+    problem_.device_spare_bytes += SpareBytes();
     std::uint64_t scales = 0;
     for (const auto& tensor : tensors_) {
       scales += job_.optimizer.device_scale_bytes(tensor.rows, tensor.columns);
     }
-    problem_.options.device_spare_bytes += base::RoundUp(scales, kExtentAlignmentBytes);
+    problem_.device_spare_bytes += base::RoundUp(scales, kExtentAlignmentBytes);
   }
 
   // The engine's spare extents, one for each form of chunks, each of their parts in whole units.
@@ -325,13 +317,13 @@ class Builder {
   zero::Layout layout_;
   using Place = std::pair<Operator, std::uint64_t>;          // an operator and its layer
   std::map<Place, std::vector<std::uint32_t>> of_operator_;  // the tensors of each operator
-  std::map<Place, std::size_t> kept_;                        // first activation of each sublayer
+  std::map<Place, std::size_t> kept_;                        // activation of each sublayer
   std::size_t encoder_output_ = 0;                           // index of an activation
   std::vector<std::size_t> held_;                            // indices of activations
   std::vector<int> gradients_missing_;                       // by chunk
   zero::Recorder recorder_;
   planner::Moment moments_ = 0;
-  planner::HierarchyProblem problem_;
+  planner::TierProblem problem_;
 };
 
 absl::Status CheckPositive(const char* what, double value) {
@@ -409,7 +401,6 @@ std::uint64_t RoundDownToExtent(std::uint64_t bytes) {
 planner::Machine MakeMachine(const Job& job) {
   const Hardware& hardware = job.hardware;
   const std::uint64_t local = job.ranks_per_node();
-  const bool disk = job.disk_bytes > 0;
   return {.up_bytes_per_second = hardware.up_bytes_per_second,
           .down_bytes_per_second = hardware.down_bytes_per_second,
           .both_bytes_per_second = hardware.both_bytes_per_second,
@@ -419,23 +410,24 @@ planner::Machine MakeMachine(const Job& job) {
           .host_memory_bytes_per_second = hardware.host_memory_bytes_per_second,
           .cpu_update_share = job.cpu_update_share,
           .device_memory_bytes_per_second = hardware.device_memory_bytes_per_second,
-          .disk_read_bytes_per_second = disk ? job.disk_read_bytes_per_second : 0,
-          .disk_write_bytes_per_second = disk ? job.disk_write_bytes_per_second : 0,
-          .disk_endurance_bytes = disk ? job.disk_endurance_bytes : 0,
           .host_bytes = job.host_bytes / local,
-          .disk_bytes = job.disk_bytes / local,
           .ranks_on_node = static_cast<std::uint32_t>(local),
           .world_size = job.ranks};
 }
 
-absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job) {
+absl::StatusOr<planner::TierProblem> MakeProblem(const Model& model, const Job& job) {
   GEMINID_RETURN_IF_ERROR(Validate(model));
   GEMINID_RETURN_IF_ERROR(Validate(job));
-  return Builder(model, job, WholeModel(model, job), /*as_trainer=*/job.only_executable).Make();
+  GEMINID_ASSIGN_OR_RETURN(planner::TierProblem problem,
+                           Builder(model, job, WholeModel(model, job), /*as_trainer=*/true).Make());
+  if (job.offloads()) {
+    GEMINID_ASSIGN_OR_RETURN(problem.most_activation_places, ActivationPlaces(model, job));
+  }
+  return problem;
 }
 
-absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
-                                                      const RankWork& work) {
+absl::StatusOr<planner::TierProblem> MakeProblem(const Model& model, const Job& job,
+                                                 const RankWork& work) {
   GEMINID_RETURN_IF_ERROR(Validate(model));
   GEMINID_RETURN_IF_ERROR(Validate(job));
   return Builder(model, job, work, /*as_trainer=*/false).Make();

@@ -4,9 +4,10 @@
 #define GEMINID_TRAINING_FORECAST_PROBLEM_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
-#include "daemon/planner/hierarchy/hierarchy.h"
+#include "daemon/planner/tiers/tier_plan.h"
 #include "training/forecast/costs.h"
 #include "training/forecast/hardware.h"
 #include "training/forecast/model.h"
@@ -15,11 +16,11 @@
 
 namespace geminid::forecast {
 
+// As --activations of geminid-train.
 enum class Activations : std::uint8_t {
-  kPlanned,    // the planner chooses for each sublayer: keep, offload or recompute
-  kRecompute,  // every sublayer saves its input alone, on the device: geminid-train --activations
-               // recompute
-  kKeep,       // every sublayer saves all, on the device: --activations keep
+  kRecompute,  // every sublayer saves its input alone, on the device
+  kKeep,       // every sublayer saves all, on the device
+  kOffload,    // every sublayer saves all, in host memory or in a place of the arena
 };
 
 // One job on `nodes` equal machines. Sizes are of one node.
@@ -35,19 +36,16 @@ struct Job {
   double cpu_update_share = 0.8;    // of host memory's rate, reached by the CPU optimizer
   Batch batch;                      // of one rank
   Optimizer optimizer = {};
-  Activations activations = Activations::kPlanned;
+  // Unset: kRecompute; a mesh is chosen with either of kRecompute and kKeep.
+  std::optional<Activations> activations = std::nullopt;
   // The bytes of an fp32 number on a scale where an element takes kElementBytes. 2 if elements are
   // fp32 themselves: all sizes and rates are then given as if they were half as wide.
   std::uint64_t float_bytes = kFloatBytes;
-  // Only plans that today's engine carries out (executable.h): activations are then recomputed
-  // unless the job keeps them.
-  bool only_executable = false;
 
   std::uint32_t ranks_per_node() const { return ranks / nodes; }
   bool keeps() const { return activations == Activations::kKeep; }
-  bool recomputes() const {
-    return activations == Activations::kRecompute || (only_executable && !keeps());
-  }
+  bool offloads() const { return activations == Activations::kOffload; }
+  bool recomputes() const { return !keeps() && !offloads(); }
 };
 
 // INVALID_ARGUMENT, naming what is wrong.
@@ -58,14 +56,13 @@ absl::Status Validate(const Job& job);
 // stays on its device until the gradients of all its tensors are complete
 // (client/zero/core/recorder.h). The output layer's two turns are one moment, as in the reference
 // trainer. A moment lasts as long as its operations at the achieved rate, or its traffic at the
-// rate of device memory, whichever is longer. Each sublayer has two activations: its input, and
-// the rest, which can be recomputed from it. RESOURCE_EXHAUSTED if one operator alone needs more
-// than any arena has.
-absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
+// rate of device memory, whichever is longer. Each sublayer has an activation: its input, or all
+// that it saves. RESOURCE_EXHAUSTED if one operator alone needs more than any arena has.
+absl::StatusOr<planner::TierProblem> MakeProblem(const Model& model, const Job& job);
 
 // The same for a rank with `work` of the model. work.sharing_ranks() ranks shard its state.
-absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
-                                                      const RankWork& work);
+absl::StatusOr<planner::TierProblem> MakeProblem(const Model& model, const Job& job,
+                                                 const RankWork& work);
 
 // The options with which the engine plans: gradients drain in one moment, extents are whole units.
 planner::PlannerOptions EnginePlannerOptions();

@@ -192,8 +192,8 @@ void UseMeasuredLink(const RecordedTrace& recorded, Hardware* hardware) {
                                          static_cast<double>(recorded.ranks_on_node);
 }
 
-planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& job) {
-  planner::HierarchyProblem problem;
+planner::TierProblem MakeProblem(const RecordedTrace& recorded, const Job& job) {
+  planner::TierProblem problem;
   problem.trace = recorded.trace;
   problem.machine = MakeMachine(job);
   problem.trace.arena_bytes = RoundDownToExtent(job.hardware.usable_bytes());
@@ -203,13 +203,10 @@ planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& 
                                          job.optimizer.moment_bytes_per_parameter());
   }
   problem.activations = recorded.activations;
-  problem.options.planner = EnginePlannerOptions();
-  if (job.only_executable) {
-    // The trace lacks the sizes of the engine's parts of a chunk; none is larger than a chunk.
-    for (const planner::OptimizerItem& item : problem.optimizer) {
-      problem.options.device_spare_bytes =
-          std::max(problem.options.device_spare_bytes, item.state_bytes());
-    }
+  problem.planner_options = EnginePlannerOptions();
+  // The trace lacks the sizes of the engine's parts of a chunk; none is larger than a chunk.
+  for (const planner::OptimizerItem& item : problem.optimizer) {
+    problem.device_spare_bytes = std::max(problem.device_spare_bytes, item.state_bytes());
   }
   // The planner is asked for state on the host. If the run had it on the device, the trace has no
   // transfers.

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/planner/contract/trace.h"
-#include "daemon/planner/hierarchy/hierarchy.h"
+#include "daemon/planner/tiers/tier_plan.h"
 #include "geminid/v1/trace.pb.h"
 #include "training/forecast/problem.h"
 
@@ -52,7 +52,7 @@ void UseMeasuredLink(const RecordedTrace& recorded, Hardware* hardware);
 
 // The recorded step on the machine of `job`. The ranks are those of the trace, and job.batch is
 // ignored. Operators take the recorded time.
-planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& job);
+planner::TierProblem MakeProblem(const RecordedTrace& recorded, const Job& job);
 
 }  // namespace geminid::forecast
 

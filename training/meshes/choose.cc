@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "daemon/planner/hierarchy/update.h"
+#include "daemon/planner/tiers/update.h"
 #include "geminid/types.h"
 #include "training/meshes/axes.h"
 #include "training/meshes/sharing.h"
@@ -99,7 +99,7 @@ Job WithoutBytes(Job job, std::uint64_t bytes) {
 
 // Part of host memory is a rank's share of the host's weights, from where they come to the device
 // again and again.
-std::uint64_t ShardWithinHost(std::uint64_t ranks, planner::HierarchyProblem* problem) {
+std::uint64_t ShardWithinHost(std::uint64_t ranks, planner::TierProblem* problem) {
   std::uint64_t bytes = 0;
   for (planner::Chunk& chunk : problem->trace.chunks) {
     chunk.transfer_bytes = chunk.size_bytes / ranks;
@@ -116,8 +116,7 @@ absl::StatusOr<PlannedStage> PlanStage(const Model& model, const Job& rank_job,
   PlannedStage stage;
   stage.staying_bytes = StayingBytes(rank_job, setting, work);
   const Job job = WithoutBytes(rank_job, stage.staying_bytes);
-  GEMINID_ASSIGN_OR_RETURN(planner::HierarchyProblem problem,
-                           forecast::MakeProblem(model, job, work));
+  GEMINID_ASSIGN_OR_RETURN(planner::TierProblem problem, forecast::MakeProblem(model, job, work));
   const std::uint64_t host_bytes = problem.machine.host_bytes;
   if (GathersWithinHosts(mesh, rank_job)) {
     stage.host_shard_bytes =

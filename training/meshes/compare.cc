@@ -35,7 +35,8 @@ std::vector<MeshSpec> GridsOf(int ranks) {
 
 absl::StatusOr<ComparedGrid> Compare(const Model& model, const Job& job, const MeshSpec& mesh) {
   ComparedGrid compared = {.mesh = mesh, .planned = {}};
-  const Setting setting = {.mesh = mesh, .micro_batches = 1, .activations = job.activations};
+  const Activations activations = job.activations.value_or(Activations::kRecompute);
+  const Setting setting = {.mesh = mesh, .micro_batches = 1, .activations = activations};
   GEMINID_ASSIGN_OR_RETURN(compared.planned, PlanRank(model, job, setting));
   const MeshRankWork work(model, job, mesh, {.layers = model.layers}, 1);
   for (std::uint64_t layer = 0; layer < model.layers; ++layer) {
@@ -64,9 +65,6 @@ absl::StatusOr<std::vector<ComparedGrid>> CompareGrids(const Model& model, const
     rank_job.ranks = static_cast<std::uint32_t>(count);
     const bool whole = ranks_per_node > 0 && rank_job.ranks % ranks_per_node == 0;
     rank_job.nodes = whole ? rank_job.ranks / ranks_per_node : 1;
-    if (rank_job.activations == Activations::kPlanned && job.only_executable) {
-      rank_job.activations = Activations::kRecompute;
-    }
     for (const MeshSpec& mesh : GridsOf(count)) {
       GEMINID_ASSIGN_OR_RETURN(ComparedGrid compared, Compare(model, rank_job, mesh));
       all.push_back(std::move(compared));

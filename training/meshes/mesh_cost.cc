@@ -13,7 +13,6 @@
 namespace geminid::parallel {
 namespace {
 
-using forecast::Activations;
 using forecast::Job;
 using forecast::Model;
 using forecast::Operator;
@@ -34,8 +33,6 @@ std::vector<LayerKind> KindsOf(const Model& model, const forecast::ModelPart& ra
   return kinds;
 }
 
-bool Recomputes(const Job& job) { return job.activations == Activations::kRecompute; }
-
 // A stage that has the whole model.
 MeshRankWork WholeWork(const Model& model, const Job& rank_job, const MeshSpec& mesh) {
   return MeshRankWork(model, rank_job, mesh, {.layers = model.layers}, 1);
@@ -46,7 +43,7 @@ double LayerSeconds(const Model& model, const Job& rank_job, const MeshRankWork&
   for (const Operator op : PartsOfLayer(model, 0)) {
     const double forward = work.SecondsOf(op, PassDirection::kForward);
     seconds +=
-        (Recomputes(rank_job) ? 2 : 1) * forward + work.SecondsOf(op, PassDirection::kBackward);
+        (rank_job.recomputes() ? 2 : 1) * forward + work.SecondsOf(op, PassDirection::kBackward);
   }
   return seconds;
 }
@@ -105,16 +102,14 @@ std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const Me
   std::uint64_t saved = 0, workspace = 0;
   for (const Operator op : PartsOfLayer(model, range.first_layer)) {
     const forecast::Saved part = work.SavedOf(op);
-    saved += rank_job.activations == Activations::kKeep ? part.bytes() : part.input_bytes;
+    saved += rank_job.keeps() ? part.bytes() : part.input_bytes;
     // All but the last part's are still there, so the least of them counts.
     workspace = work.WorkspaceOf(op, PassDirection::kBackward);
-    if (Recomputes(rank_job)) workspace += part.rest_bytes;
+    if (rank_job.recomputes()) workspace += part.rest_bytes;
   }
   if (range.outputs) {
     workspace = std::max(workspace, work.WorkspaceOf(Operator::kOutput, PassDirection::kBackward));
   }
-  // What is planned may leave the device.
-  if (rank_job.activations == Activations::kPlanned) return workspace;
   return static_cast<std::uint64_t>(static_cast<double>(saved * range.layers) * in_flight) +
          workspace;
 }
@@ -163,7 +158,7 @@ double InFlightInHalves(const Model& model, const Job& rank_job, const MeshSpec&
     collectives::PartBytes bytes;
     for (const Operator op : PartsOfLayer(model, range.first_layer)) {
       const forecast::Saved saved = work.SavedOf(op);
-      bytes.forward += range.layers * (Recomputes(rank_job) ? saved.input_bytes : saved.bytes());
+      bytes.forward += range.layers * (rank_job.recomputes() ? saved.input_bytes : saved.bytes());
       bytes.later += range.layers * work.LaterBytesOf(op);
     }
     if (range.embeds) bytes.later += work.LaterBytesOf(Operator::kEmbedding);
@@ -190,7 +185,7 @@ PassCost PassCostOf(const Model& model, const Job& rank_job, const MeshRankWork&
     for (const Operator op : PartsOfLayer(model, kind.first)) {
       add(op, PassDirection::kForward, kind.count, &cost.forward_seconds);
       add(op, PassDirection::kBackward, kind.count, &cost.backward_seconds);
-      if (Recomputes(rank_job))
+      if (rank_job.recomputes())
         add(op, PassDirection::kForward, kind.count, &cost.backward_seconds);
     }
   }

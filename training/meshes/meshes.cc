@@ -340,9 +340,7 @@ absl::StatusOr<forecast::Batch> MicroBatchOf(const Job& job, const Setting& sett
 
 std::vector<Setting> SettingsOf(const Job& job, const MeshSpec& mesh, std::uint64_t micro_batches) {
   std::vector<Activations> modes = {Activations::kRecompute, Activations::kKeep};
-  if (job.activations != Activations::kPlanned) modes = {job.activations};
-  const bool planned = job.activations == Activations::kPlanned && !job.only_executable;
-  if (planned && mesh.pipeline == 1) modes = {Activations::kPlanned};
+  if (job.activations) modes = {*job.activations};
   const std::uint64_t all = job.batch.sequences * job.ranks;
   std::vector<Setting> settings;
   const auto data = static_cast<std::uint64_t>(mesh.data);

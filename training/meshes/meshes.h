@@ -70,9 +70,7 @@ absl::StatusOr<forecast::Batch> MicroBatchOf(const forecast::Job& job, const Set
 inline constexpr std::uint64_t kMicroBatchesMax = 4096;
 
 // The settings of a mesh: every number of micro-batches that the batch allows, with activations
-// recomputed and kept. Without a pipeline, and if plans need not be executable, activations are
-// planned instead. `micro_batches` other than 0, and job.activations other than planned, fix
-// theirs.
+// recomputed and kept. `micro_batches` other than 0 and job.activations fix theirs.
 std::vector<Setting> SettingsOf(const forecast::Job& job, const MeshSpec& mesh,
                                 std::uint64_t micro_batches = 0);
 

@@ -52,8 +52,7 @@ absl::StatusOr<forecast::Job> JobOf(const PlacedRun& run) {
       .ranks = static_cast<std::uint32_t>(run.place.ranks),
       .host_bytes = run.place.host_bytes,
       .batch = {.sequences = run.sequences / ranks, .sequence_length = run.sequence_length},
-      .float_bytes = forecast::kFloatBytes * forecast::kElementBytes / run.element_bytes,
-      .only_executable = true};
+      .float_bytes = forecast::kFloatBytes * forecast::kElementBytes / run.element_bytes};
   GEMINID_ASSIGN_OR_RETURN(job.optimizer, forecast::FindOptimizer(run.optimizer));
   job.optimizer.small_state = run.small_state;
   if (run.activations == "recomputed") job.activations = forecast::Activations::kRecompute;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/model/attention/attention.h"
+#include "training/models/parameters.h"
 #include "training/nn/blocks.h"
 #include "training/nn/parallel/tensor/tensor_grid.h"
 #include "training/settings/options.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,10 +25,6 @@ uint64_t LeastModelBytes(const ActivationRoom& room) {
   return never_leaves ? room.whole_model_bytes : room.state_bytes + room.working_set_bytes;
 }
 
-uint64_t PlaceBytes(const ActivationRoom& room) {
-  return *std::ranges::max_element(room.item_bytes);
-}
-
 uint64_t LeavingBytes(const ActivationRoom& room, uint32_t places) {
   const auto end = room.item_bytes.end() - places;
   return std::accumulate(room.item_bytes.begin(), end, uint64_t{0});
@@ -39,8 +34,16 @@ std::string Kept(const ActivationRoom& room) {
   return absl::StrCat("keeping activations takes ", base::FormatBytes(room.kept_bytes));
 }
 
+forecast::OffloadRoom OffloadRoomOf(const ActivationRoom& room) {
+  return {.arena_bytes = room.arena_bytes,
+          .model_bytes = LeastModelBytes(room),
+          .workspace_bytes = room.workspace_bytes,
+          .input_bytes = room.input_bytes,
+          .item_bytes = room.item_bytes};
+}
+
 bool OffloadingFits(const ActivationRoom& room, uint32_t places) {
-  return OffloadingBytes(room, places) + LeastModelBytes(room) <= room.arena_bytes;
+  return forecast::OffloadingFits(OffloadRoomOf(room), places);
 }
 
 // The seconds of a micro-batch beyond those that every choice takes.
@@ -94,10 +97,8 @@ const char* Name(Activations activations) {
   return "";
 }
 
-// The inputs lie in the items, so the workspace needs no room for the inputs.
 uint64_t OffloadingBytes(const ActivationRoom& room, uint32_t places) {
-  const uint64_t inputs = room.item_bytes.size() * room.input_bytes;
-  return Beyond(room.workspace_bytes, inputs) + places * PlaceBytes(room);
+  return forecast::OffloadingBytes(OffloadRoomOf(room), places);
 }
 
 bool KeepingFits(const ActivationRoom& room) {
@@ -105,10 +106,7 @@ bool KeepingFits(const ActivationRoom& room) {
 }
 
 uint32_t MostPlaces(const ActivationRoom& room) {
-  const auto items = static_cast<uint32_t>(room.item_bytes.size());
-  uint32_t places = std::min(kFewestPlaces, items);
-  while (places < items && OffloadingFits(room, places + 1)) ++places;
-  return places;
+  return forecast::MostPlaces(OffloadRoomOf(room));
 }
 
 std::optional<ActivationChoice> ChooseByRoom(const ActivationRoom& room) {
@@ -166,39 +164,6 @@ double RecomputedOperations(const ModelConfig& config, const MicroBatchShape& sh
   return static_cast<double>(config.layers) * 2 * tokens *
          (hidden * (queries + 2 * keys) + static_cast<double>(shape.sequence_length) * queries +
           hidden * gate * inner);
-}
-
-uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_type,
-                         uint64_t chunk_elements) {
-  uint64_t largest = 0;
-  const auto note = [&](std::span<const ParameterId> ids) {
-    uint64_t elements = 0;
-    for (const ParameterId id : ids) {
-      const ParameterSpec& spec = parameters.specs[static_cast<size_t>(id)];
-      if (!spec.data_type) elements += spec.elements();
-    }
-    largest = std::max(largest, elements);
-  };
-  // Parameters with a type of their own are small, and operators share their chunks: all of them
-  // stay.
-  uint64_t staying_bytes = 0;
-  for (const ParameterSpec& spec : parameters.specs) {
-    if (spec.data_type) staying_bytes += spec.elements() * zero::SizeOf(*spec.data_type);
-  }
-  for (const AttentionPlaces& sublayer : parameters.attention) note(sublayer.all);
-  for (const MlpPlaces& sublayer : parameters.mlp) note(sublayer.all);
-  for (const RoutedPlaces& sublayer : parameters.routed) {
-    for (const ExpertPlaces& expert : sublayer.experts) {
-      std::vector<ParameterId> together = sublayer.all;
-      together.insert(together.end(), expert.all.begin(), expert.all.end());
-      note(together);
-    }
-  }
-  note(parameters.embedding);
-  note(std::vector<ParameterId>{parameters.output.weight});
-  // Chunks move whole, and an operator's parameters may begin and end inside a chunk.
-  constexpr uint64_t kEnds = 2;
-  return 2 * ((largest + kEnds * chunk_elements) * zero::SizeOf(data_type) + staying_bytes);
 }
 
 }  // namespace geminid::trainer

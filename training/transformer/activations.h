@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "geminid/zero.h"
+#include "training/forecast/offload_room.h"
 #include "training/models/model_config.h"
-#include "training/models/parameters.h"
 #include "training/nn/blocks.h"
 
 namespace geminid::trainer {
@@ -22,8 +22,7 @@ enum class Activations {
 };
 const char* Name(Activations activations);
 
-// With fewer places, one item cannot move out and another in while a third one is in use.
-inline constexpr uint32_t kFewestPlaces = 3;
+using forecast::kFewestPlaces;
 
 // The memory of one rank; equal on all ranks.
 struct ActivationRoom {
@@ -83,11 +82,6 @@ uint32_t MostPlaces(const ActivationRoom& room);
 // with L layers, T tokens, S tokens in a sequence, hidden size H, q query columns, v key/value
 // columns, and g = 2 with a gate, else 1. i counts the columns of all MLPs that compute one token.
 double RecomputedOperations(const ModelConfig& config, const MicroBatchShape& shape);
-
-// Twice the largest operator with its chunks, because one operator computes while its neighbour is
-// reduced or gathered. Adds twice all parameters with a type of their own, such as norms.
-uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_type,
-                         uint64_t chunk_elements);
 
 }  // namespace geminid::trainer
 

@@ -90,7 +90,6 @@ forecast::Job JobIn(const Case& run, uint64_t host_bytes, bool has_disk) {
   job.host_bytes = host_bytes;
   job.optimizer = *forecast::FindOptimizer(run.optimizer);
   job.batch = {.sequences = 1, .sequence_length = run.shape.context};
-  job.only_executable = true;
   if (has_disk) {
     job.disk_bytes = uint64_t{1} << 40;
     job.disk_read_bytes_per_second = job.disk_write_bytes_per_second = 1e9;
@@ -193,6 +192,39 @@ TEST_F(OtherRunsOnDisk, BytesOfMuonAndOfTwoRanks_AreThoseThatWereForecast) {
       run.ranks = static_cast<uint32_t>(ranks);
       for (const bool has_disk : {false, true}) ExpectForecast(run, has_disk);
     }
+  }
+}
+
+// The first activations leave the device for host memory; the others stay in their places.
+using OffloadingRun = StateOnDisk;
+
+TEST_F(OffloadingRun, BytesOfEachTier_AreThoseThatWereForecast) {
+  for (const char* preset : {"gpt2-3m", "llama-3m"}) {
+    SCOPED_TRACE(preset);
+    const Case run = CaseOf(preset, 4, /*device_mib=*/12);
+    forecast::Job job = JobIn(run, uint64_t{1} << 32, /*has_disk=*/false);
+    job.hardware.name = "a host device";
+    job.batch.sequences = 4;
+    job.activations = forecast::Activations::kOffload;
+    const absl::StatusOr<forecast::Forecast> expected = forecast::MakeForecast(run.shape, job);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    ASSERT_TRUE(expected->fits());
+    std::vector<std::string> words = run.flags;
+    words.insert(words.end(),
+                 {"--batch", "4", "--activations", "offload", "--steps", "3", "--threads", "1"});
+    const nlohmann::json report = Report(words);
+    ASSERT_TRUE(report.is_object());
+    const auto of = [&](planner::Tier tier) {
+      return static_cast<double>(expected->plan.tier(tier).peak);
+    };
+    EXPECT_NEAR(report["host_bytes"].get<double>(), of(planner::Tier::kHost),
+                0.01 * of(planner::Tier::kHost));
+    EXPECT_NEAR(report["device_bytes_peak"]["total"].get<double>(), of(planner::Tier::kDevice),
+                0.03 * of(planner::Tier::kDevice));
+    const planner::TierBytes& device = expected->plan.tier(planner::Tier::kDevice);
+    EXPECT_EQ(report["activation_place_bytes"].get<uint64_t>(),
+              device.of(planner::Owner::kActivations));
+    EXPECT_LT(expected->plan.decisions.activation_places, 2 * run.shape.layers);
   }
 }
 

@@ -90,7 +90,7 @@ TEST(Capacity, EveryClaim_FitsAndLeavesNoTierOverfull) {
       EXPECT_NEAR(static_cast<double>(CountParameters(model)) * 1e-9, claim.billions, 0.05)
           << claim.name;
       const Job job = JobOf(claim);
-      const absl::StatusOr<Forecast> forecast = MakeForecast(model, job, Effort::kFirstFit);
+      const absl::StatusOr<Forecast> forecast = MakeForecast(model, job);
       ASSERT_TRUE(forecast.ok()) << claim.name << ": " << forecast.status();
       ASSERT_TRUE(forecast->fits()) << claim.name;
       double bytes_per_parameter = 0;

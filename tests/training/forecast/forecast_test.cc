@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+
+#include "training/forecast/offload_room.h"
 
 namespace geminid::forecast {
 namespace {
@@ -40,8 +43,7 @@ bool FitsWith(const Model& model, const Job& job) {
   return fits.ok() && *fits;
 }
 
-// A model whose state does not fit on the device. It is so small that the search for the fastest
-// plan ends soon.
+// A model whose state does not fit on the device.
 Model Small() { return *MakeMember(*FindFamily("llama-like"), 4, 512, 0); }
 Job Cramped() {
   Job job = On("rtx-2060-6gb", 8);
@@ -72,18 +74,12 @@ TEST(MakeForecast, FasterLink_IsNotSlower) {
   }
 }
 
-TEST(MakeForecast, FirstFit_FitsExactlyWhereTheFastestDoesAndIsNotFaster) {
+TEST(Fits, AnyHostMemory_IsWhatTheForecastSays) {
   const Model model = Small();
   for (const std::uint64_t mib : {0, 128, 256, 512, 4096}) {
     Job job = Cramped();
     job.host_bytes = mib << 20;
-    const Forecast fastest = Of(model, job);
-    const absl::StatusOr<Forecast> first = MakeForecast(model, job, Effort::kFirstFit);
-    ASSERT_TRUE(first.ok()) << first.status();
-    EXPECT_EQ(first->fits(), fastest.fits()) << mib;
-    EXPECT_EQ(FitsWith(model, job), fastest.fits()) << mib;
-    EXPECT_EQ(first->plan.lacking, fastest.plan.lacking) << mib;
-    EXPECT_GE(first->step_seconds, fastest.step_seconds) << mib;
+    EXPECT_EQ(FitsWith(model, job), Of(model, job).fits()) << mib;
   }
 }
 
@@ -115,10 +111,6 @@ Job With(Job job, Change::Kind kind, std::uint64_t value) {
       break;
     case Change::Kind::kHostBytes:
       job.host_bytes = value;
-      break;
-    case Change::Kind::kDiskBytes:
-      job.disk_bytes = value;
-      job.disk_read_bytes_per_second = job.disk_write_bytes_per_second = 2e9;
       break;
     case Change::Kind::kSequences:
       job.batch.sequences = value / job.ranks;
@@ -173,27 +165,16 @@ std::set<Change::Kind> CheckChanges(const Model& model, const Job& job) {
 
 TEST(FittingChanges, EachChange_IsTheSmallestThatFits) {
   using Kind = Change::Kind;
-  const Job job = On("rtx-3090-24gb", 16);
-  EXPECT_THAT(CheckChanges(*FindModel("opt-6.7b"), job),
-              ::testing::IsSupersetOf(
-                  {Kind::kDeviceBytes, Kind::kHostBytes, Kind::kDiskBytes, Kind::kNodes}));
-}
-
-TEST(FittingChanges, OfTodaysEngine_EachChangeIsTheSmallestThatFits) {
-  using Kind = Change::Kind;
   Job host_is_short = On("rtx-3090-24gb", 16);
-  host_is_short.only_executable = true;
   EXPECT_THAT(CheckChanges(*FindModel("opt-6.7b"), host_is_short),
               ::testing::UnorderedElementsAre(Kind::kDeviceBytes, Kind::kHostBytes, Kind::kNodes));
   Job device_is_short = On("rtx-2060-6gb", 64);
-  device_is_short.only_executable = true;
   device_is_short.batch = {.sequences = 64, .sequence_length = 4096};
   EXPECT_THAT(
       CheckChanges(*FindModel("gpt2-xl"), device_is_short),
       ::testing::UnorderedElementsAre(Kind::kDeviceBytes, Kind::kSequences, Kind::kSequenceLength));
   // For a small arena, the search takes small steps.
   Job tiny = On("rtx-2060-6gb", 64);
-  tiny.only_executable = true;
   tiny.hardware.reserved_bytes = 0;
   tiny.hardware.device_bytes = 64 << 10;
   tiny.batch = {.sequences = 2, .sequence_length = 64};
@@ -202,7 +183,6 @@ TEST(FittingChanges, OfTodaysEngine_EachChangeIsTheSmallestThatFits) {
 
 TEST(FittingChanges, DeviceAndHostAreShort_BothAreNamedTogether) {
   Job job = On("rtx-2060-6gb", 64);
-  job.only_executable = true;
   job.hardware.reserved_bytes = 0;
   job.hardware.device_bytes = 1 << 20;
   job.host_bytes = 1 << 20;
@@ -225,28 +205,23 @@ TEST(FittingChanges, TooLongASequence_IsShortened) {
 TEST(FittingChanges, AnyBatch_IsAnsweredWithTheLargestThatFits) {
   const Model model = *FindModel("llama-7b");
   Job job = On("a100-80gb", 512);
-  for (const bool only_executable : {false, true}) {
-    job.only_executable = only_executable;
-    job.batch = {.sequences = 100'000, .sequence_length = 2048};
-    const absl::Status status = MakeForecast(model, job).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("smaller batch"));
-    EXPECT_THAT(CheckChanges(model, job), ::testing::Contains(Change::Kind::kSequences));
-  }
+  job.batch = {.sequences = 100'000, .sequence_length = 2048};
+  const absl::Status status = MakeForecast(model, job).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("smaller batch"));
+  EXPECT_THAT(CheckChanges(model, job), ::testing::Contains(Change::Kind::kSequences));
 }
 
-// --- what the engine can execute ---
+// --- the engine's own decisions ---
 
-TEST(OnlyExecutable, NoDecision_IsOneThatTheEngineDoesNotCarryOut) {
+TEST(Decisions, WithRecomputation_AreThoseOfTheEngine) {
   for (const std::uint64_t mib : {512, 1024, 2048, 4096}) {
     Job job = On("rtx-2060-6gb", 16);
     job.hardware.device_bytes = job.hardware.reserved_bytes + (mib << 20);
     job.disk_bytes = 1000 * kGiB;
     job.disk_read_bytes_per_second = job.disk_write_bytes_per_second = 3e9;
-    job.only_executable = true;
     const Forecast forecast = Of(*FindModel("gpt2"), job);
     ASSERT_TRUE(forecast.fits()) << mib;
-    EXPECT_TRUE(forecast.state_mode.has_value());
     EXPECT_FALSE(forecast.plan.disk.used);
     EXPECT_EQ(forecast.plan.traffic.activations_down, 0u);
     EXPECT_EQ(forecast.plan.traffic.state_up, 0u);
@@ -272,9 +247,8 @@ TEST(OnlyExecutable, NoDecision_IsOneThatTheEngineDoesNotCarryOut) {
 }
 
 // State that moves to the device still occupies its host memory, unless all state starts there.
-TEST(OnlyExecutable, StateOnTheDevice_LeavesNoRoomOnTheHost) {
+TEST(Decisions, StateOnTheDevice_LeavesNoRoomOnTheHost) {
   Job job = On("rtx-2060-6gb", 16);
-  job.only_executable = true;
   const Model model = *FindModel("gpt2-medium");
   job.hardware.device_bytes = job.hardware.reserved_bytes + 3 * kGiB;
   const Forecast some = Of(model, job);
@@ -290,17 +264,35 @@ TEST(OnlyExecutable, StateOnTheDevice_LeavesNoRoomOnTheHost) {
   EXPECT_EQ(all.plan.tier(Tier::kHost).peak, 0u);
 }
 
-// The engine's plans are a subset of the planner's plans.
-TEST(OnlyExecutable, WhatFits_AlsoFitsAsPlannedAndIsNotFaster) {
-  for (const std::uint64_t mib : {512, 1024, 3072}) {
-    Job job = On("rtx-2060-6gb", 8);
-    job.hardware.device_bytes = job.hardware.reserved_bytes + (mib << 20);
-    const Forecast planned = Of(Small(), job);
-    job.only_executable = true;
-    const Forecast today = Of(Small(), job);
-    ASSERT_TRUE(today.fits() && planned.fits()) << mib;
-    EXPECT_GE(today.step_seconds, planned.step_seconds * 0.99) << mib;
+// The places take what the trainer's working set leaves of the device. The other activations are in
+// host memory, and are copied there and back.
+TEST(Decisions, OffloadedActivations_LeaveTheDeviceButForTheirPlaces) {
+  const Model model = *FindModel("gpt2-medium");
+  Job job = On("rtx-2060-6gb", 64);
+  job.batch.sequences = 8;
+  job.hardware.device_bytes = job.hardware.reserved_bytes + 2 * kGiB;
+  job.activations = Activations::kKeep;
+  EXPECT_FALSE(FitsWith(model, job));
+  job.activations = Activations::kOffload;
+  const Forecast forecast = Of(model, job);
+  ASSERT_TRUE(forecast.fits());
+  const std::vector<planner::ActivationItem>& items = forecast.problem.activations;
+  const std::uint32_t places = forecast.plan.decisions.activation_places;
+  EXPECT_GE(places, kFewestPlaces);
+  ASSERT_LT(places, items.size());
+  std::uint64_t leaving = 0, largest = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    largest = std::max(largest, items[i].bytes);
+    if (i + places < items.size()) leaving += items[i].bytes;
   }
+  EXPECT_EQ(forecast.plan.tier(Tier::kHost).of(planner::Owner::kActivations), leaving);
+  EXPECT_EQ(forecast.plan.tier(Tier::kDevice).of(planner::Owner::kActivations), places * largest);
+  EXPECT_EQ(forecast.plan.traffic.activations_down, leaving);
+  EXPECT_EQ(forecast.plan.traffic.activations_up, leaving);
+  EXPECT_GE(forecast.plan.tier(Tier::kHost).peak, 14 * forecast.parameters + leaving);
+  // A step is shorter than with recomputation, as the link is idle otherwise.
+  job.activations = Activations::kRecompute;
+  EXPECT_LT(forecast.step_seconds, Of(model, job).step_seconds);
 }
 
 // On one rank and on two; on a device that holds a part, and on one that holds almost nothing.

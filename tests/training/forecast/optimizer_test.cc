@@ -9,6 +9,7 @@
 #include "client/zero/update/granule_optimizer.h"
 #include "training/forecast/catalogue.h"
 #include "training/forecast/problem.h"
+#include "training/forecast/trainer_layout.h"
 
 namespace geminid::forecast {
 namespace {
@@ -39,7 +40,7 @@ StateBytes Predicted(const Optimizer& optimizer) {
   job.ranks = kRanks;
   job.batch = {.sequences = 1, .sequence_length = 128};
   job.optimizer = optimizer;
-  const absl::StatusOr<planner::HierarchyProblem> problem = MakeProblem(SmallModel(), job);
+  const absl::StatusOr<planner::TierProblem> problem = MakeProblem(SmallModel(), job);
   EXPECT_TRUE(problem.ok()) << problem.status();
   StateBytes bytes;
   for (const planner::OptimizerItem& item : problem->optimizer) {
@@ -53,18 +54,15 @@ StateBytes Predicted(const Optimizer& optimizer) {
 // The bytes that the engine's state store allocates: an array per shard for each of state_arrays,
 // and the numbers per tensor in two versions.
 StateBytes Allocated(const zero::Optimizer& optimizer) {
-  const bool muon = std::holds_alternative<zero::MuonOptions>(optimizer);
-  std::vector<zero::TensorShape> shapes;
   std::vector<zero::Parameter> parameters;
   for (const Tensor& tensor : Tensors(SmallModel())) {
     zero::Parameter& parameter = parameters.emplace_back();
     parameter.orthogonal = IsPartOfLayer(tensor.used_by) && tensor.rows > 1 && tensor.columns > 1;
-    shapes.push_back({.elements = tensor.elements(), .whole = muon && parameter.orthogonal});
     parameter.shape = {static_cast<std::int64_t>(tensor.rows),
                        static_cast<std::int64_t>(tensor.columns)};
   }
   const absl::StatusOr<zero::Layout> layout =
-      zero::MakeLayout(shapes, {.world_size = kRanks, .extent_bytes = 4096});
+      TrainerLayout(SmallModel(), *FindOptimizer(std::string(zero::Name(optimizer))), kRanks);
   EXPECT_TRUE(layout.ok()) << layout.status();
   zero::Options options;
   options.optimizer = optimizer;

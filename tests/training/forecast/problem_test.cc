@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "daemon/planner/tiers/validate.h"
 #include "training/forecast/catalogue.h"
 #include "training/forecast/hf_config.h"
 #include "training/forecast/trainer_layout.h"
@@ -14,7 +15,7 @@
 namespace geminid::forecast {
 namespace {
 
-using planner::HierarchyProblem;
+using planner::TierProblem;
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
@@ -28,31 +29,30 @@ Job A100s(std::uint32_t ranks) {
   return job;
 }
 
-HierarchyProblem Problem(const std::string& model, const Job& job) {
-  absl::StatusOr<HierarchyProblem> problem = MakeProblem(*FindModel(model), job);
+TierProblem Problem(const std::string& model, const Job& job) {
+  absl::StatusOr<TierProblem> problem = MakeProblem(*FindModel(model), job);
   EXPECT_TRUE(problem.ok()) << problem.status();
-  return problem.ok() ? *problem : HierarchyProblem{};
+  return problem.ok() ? *problem : TierProblem{};
 }
 
 TEST(MakeProblem, EveryModelOfTheCatalogue_MakesAValidProblem) {
   for (const CatalogueEntry& entry : Catalogue()) {
-    const HierarchyProblem problem = Problem(entry.model.name, A100s(8));
+    const TierProblem problem = Problem(entry.model.name, A100s(8));
     const absl::Status status = planner::ValidateTrace(problem.trace);
     EXPECT_TRUE(status.ok()) << entry.model.name << ": " << status;
     EXPECT_EQ(problem.trace.moments.size(), 4 * entry.model.layers + 3);
     EXPECT_EQ(problem.optimizer.size(), problem.trace.chunks.size());
-    EXPECT_EQ(problem.activations.size(), 4 * entry.model.layers);
+    EXPECT_EQ(problem.activations.size(), 2 * entry.model.layers);
   }
 }
 
 // They have fp32 norms, and each sublayer begins a chunk.
-TEST(MakeProblem, ForTheEngine_HasTheChunksOfTheTrainer) {
+TEST(MakeProblem, OfAWholeModel_HasTheChunksOfTheTrainer) {
   Job job = A100s(2);
-  job.only_executable = true;
   const Model model = *FindTrainerModel("mixtral-20m");
   job.batch.sequence_length = model.context;
   const zero::Layout layout = *TrainerLayout(model, job.optimizer, job.ranks);
-  const HierarchyProblem problem = *MakeProblem(model, job);
+  const TierProblem problem = *MakeProblem(model, job);
   ASSERT_EQ(problem.trace.chunks.size(), layout.chunks.size());
   std::set<zero::DataType> types;
   for (std::size_t c = 0; c < layout.chunks.size(); ++c) {
@@ -65,21 +65,26 @@ TEST(MakeProblem, ForTheEngine_HasTheChunksOfTheTrainer) {
   EXPECT_EQ(types.size(), 2u);
 }
 
-// 12 bytes of state and 2 of gradient for each parameter, sharded over the ranks, plus padding.
+// 12 bytes of state for each parameter, sharded over the ranks, plus padding. Gradients have 2
+// bytes, and 4 of the norms, whose chunks have no remainder.
 TEST(MakeProblem, State_Is12BytesPerParameterAndLittlePadding) {
   for (const std::uint32_t ranks : {1u, 4u, 64u}) {
-    const HierarchyProblem problem = Problem("gpt2-xl", A100s(ranks));
-    std::uint64_t parameters = 0, state = 0, gradients = 0, weights = 0;
+    const TierProblem problem = Problem("gpt2-xl", A100s(ranks));
+    std::uint64_t parameters = 0, norms = 0, state = 0, gradients = 0;
     for (std::size_t i = 0; i < problem.optimizer.size(); ++i) {
-      parameters += problem.optimizer[i].parameters;
-      state += problem.optimizer[i].state_bytes();
-      gradients += problem.optimizer[i].gradient_bytes;
-      weights += problem.trace.chunks[i].size_bytes;
-      EXPECT_EQ(problem.trace.chunks[i].transfer_bytes * ranks, problem.trace.chunks[i].size_bytes);
+      const planner::OptimizerItem& item = problem.optimizer[i];
+      const planner::Chunk& chunk = problem.trace.chunks[i];
+      parameters += item.parameters;
+      norms += item.remainder_bytes == 0 ? item.parameters : 0;
+      state += item.state_bytes();
+      gradients += item.gradient_bytes;
+      EXPECT_EQ(chunk.transfer_bytes, item.weight_bytes);
+      EXPECT_EQ(chunk.size_bytes, (chunk.transfer_bytes * ranks + 4095) / 4096 * 4096);
     }
     EXPECT_EQ(state, 12 * parameters);
-    EXPECT_EQ(gradients, 2 * parameters);
-    EXPECT_EQ(weights, 2 * parameters * ranks);
+    EXPECT_EQ(gradients, 2 * (parameters + norms));
+    EXPECT_GT(norms, 0u);
+    EXPECT_LT(norms, parameters / 100);
     const double exact = static_cast<double>(CountParameters(*FindModel("gpt2-xl")));
     EXPECT_GE(static_cast<double>(parameters) * ranks, exact);
     EXPECT_LE(static_cast<double>(parameters) * ranks, 1.02 * exact);
@@ -89,7 +94,7 @@ TEST(MakeProblem, State_Is12BytesPerParameterAndLittlePadding) {
 // Each chunk is used in forward and backward, and becomes a gradient once, at its last use.
 TEST(MakeProblem, EveryChunk_LeavesOnceAfterItsLastUse) {
   for (const char* name : {"gpt2", "opt-350m", "llama-7b", "palm-8b"}) {
-    const HierarchyProblem problem = Problem(name, A100s(4));
+    const TierProblem problem = Problem(name, A100s(4));
     std::vector<int> left(problem.trace.chunks.size(), 0);
     std::vector<int> uses(problem.trace.chunks.size(), 0);
     for (const planner::MomentTrace& moment : problem.trace.moments) {
@@ -107,73 +112,49 @@ TEST(MakeProblem, EveryChunk_LeavesOnceAfterItsLastUse) {
 }
 
 TEST(MakeProblem, Activations_NestAsBackwardUndoesForward) {
-  const HierarchyProblem problem = Problem("gpt2", A100s(1));
+  const TierProblem problem = Problem("gpt2", A100s(1));
   const std::uint32_t moments = static_cast<std::uint32_t>(problem.trace.moments.size());
-  for (std::size_t i = 0; i < problem.activations.size(); i += 2) {
-    const planner::ActivationItem& input = problem.activations[i];
-    const planner::ActivationItem& rest = problem.activations[i + 1];
+  for (const planner::ActivationItem& input : problem.activations) {
     EXPECT_EQ(input.produced + input.consumed, moments - 1);
-    EXPECT_EQ(rest.produced, input.produced);
-    EXPECT_EQ(rest.consumed, input.consumed);
     EXPECT_EQ(input.bytes, 2u * 4 * 1024 * 768);
-    EXPECT_FALSE(input.can_recompute);
-    EXPECT_GT(rest.bytes, input.bytes);
-    EXPECT_DOUBLE_EQ(rest.recompute_seconds, problem.trace.moments[rest.produced].compute_seconds);
+    EXPECT_FALSE(input.can_recompute || input.can_offload);
   }
 }
 
-TEST(MakeProblem, KeepingAll_TakesTheBytesOfBothOrOfTheTrainerAndNoTimeAgain) {
+// Recomputing keeps a sublayer's input and computes the rest again before its backward. What is
+// kept or offloaded is what the trainer saves.
+TEST(MakeProblem, Activations_TakeTheBytesOfTheTrainerOrTheTimeOfTheForwardPass) {
+  const Model model = *FindModel("gpt2");
   Job job = A100s(1);
-  const HierarchyProblem planned = Problem("gpt2", job);
-  job.activations = Activations::kKeep;
-  for (const bool only_executable : {false, true}) {
-    job.only_executable = only_executable;
-    const HierarchyProblem kept = Problem("gpt2", job);
-    ASSERT_EQ(2 * kept.activations.size(), planned.activations.size());
-    for (std::size_t i = 0; i < kept.activations.size(); ++i) {
+  const TierProblem recomputed = Problem("gpt2", job);
+  EXPECT_EQ(recomputed.most_activation_places, 0u);
+  for (const Activations how : {Activations::kKeep, Activations::kOffload}) {
+    job.activations = how;
+    const TierProblem saved = Problem("gpt2", job);
+    EXPECT_EQ(saved.most_activation_places > 0, job.offloads());
+    ASSERT_EQ(saved.activations.size(), recomputed.activations.size());
+    for (std::size_t i = 0; i < saved.activations.size(); ++i) {
+      const planner::ActivationItem& item = saved.activations[i];
       const Operator part = i % 2 == 0 ? Operator::kAttention : Operator::kMlp;
-      const std::uint64_t both =
-          planned.activations[2 * i].bytes + planned.activations[2 * i + 1].bytes;
-      EXPECT_EQ(kept.activations[i].bytes,
-                only_executable ? TrainerSavedBytes(*FindModel("gpt2"), part, job.batch) : both);
-      EXPECT_LE(kept.activations[i].bytes, both);
-      EXPECT_EQ(kept.activations[i].consumed, planned.activations[2 * i].consumed);
-      EXPECT_FALSE(kept.activations[i].can_recompute);
-      EXPECT_FALSE(kept.activations[i].can_offload);
-    }
-    for (std::size_t i = 0; i < kept.trace.moments.size(); ++i) {
-      EXPECT_EQ(kept.trace.moments[i].compute_seconds, planned.trace.moments[i].compute_seconds);
-      EXPECT_EQ(kept.trace.moments[i].workspace_bytes, planned.trace.moments[i].workspace_bytes);
+      EXPECT_EQ(item.bytes, TrainerSavedBytes(model, part, job.batch));
+      EXPECT_EQ(item.consumed, recomputed.activations[i].consumed);
+      EXPECT_FALSE(item.can_recompute);
+      EXPECT_EQ(item.can_offload, job.offloads());
+      const auto seconds = [&](const TierProblem& problem, planner::Moment moment) {
+        return problem.trace.moments[moment].compute_seconds;
+      };
+      EXPECT_EQ(seconds(saved, item.produced), seconds(recomputed, item.produced));
+      EXPECT_DOUBLE_EQ(seconds(saved, item.consumed) + seconds(saved, item.produced),
+                       seconds(recomputed, item.consumed));
     }
   }
-}
-
-TEST(MakeProblem, RecomputingAlways_KeepsInputsAndTakesTheirTime) {
-  Job job = A100s(1);
-  const HierarchyProblem planned = Problem("gpt2", job);
-  job.activations = Activations::kRecompute;
-  const HierarchyProblem recomputed = Problem("gpt2", job);
-  const auto seconds = [](const HierarchyProblem& problem) {
-    double sum = 0;
-    for (const planner::MomentTrace& moment : problem.trace.moments) sum += moment.compute_seconds;
-    return sum;
-  };
-  double again = 0;
-  ASSERT_EQ(2 * recomputed.activations.size(), planned.activations.size());
-  for (std::size_t i = 0; i < recomputed.activations.size(); ++i) {
-    again += planned.activations[2 * i + 1].recompute_seconds;
-    EXPECT_EQ(recomputed.activations[i].bytes, planned.activations[2 * i].bytes);
-    EXPECT_EQ(recomputed.activations[i].consumed, planned.activations[2 * i].consumed);
-    EXPECT_FALSE(recomputed.activations[i].can_recompute);
-    EXPECT_FALSE(recomputed.activations[i].can_offload);
-  }
-  EXPECT_NEAR(seconds(recomputed), seconds(planned) + again, 1e-12);
 }
 
 // Large batches compute at the achieved rate: 6 N operations per token plus those of attention.
 TEST(MakeProblem, StepOfALargeBatch_TakesTheTimeOfItsOperations) {
-  const Job job = A100s(1);
-  const HierarchyProblem problem = Problem("gpt2-xl", job);
+  Job job = A100s(1);
+  job.activations = Activations::kKeep;
+  const TierProblem problem = Problem("gpt2-xl", job);
   double seconds = 0;
   for (const planner::MomentTrace& moment : problem.trace.moments) {
     seconds += moment.compute_seconds;
@@ -187,22 +168,18 @@ TEST(MakeProblem, StepOfALargeBatch_TakesTheTimeOfItsOperations) {
 }
 
 TEST(MakeProblem, SameQuestion_SameTrace) {
-  const HierarchyProblem a = Problem("llama-7b", A100s(8));
-  const HierarchyProblem b = Problem("llama-7b", A100s(8));
+  const TierProblem a = Problem("llama-7b", A100s(8));
+  const TierProblem b = Problem("llama-7b", A100s(8));
   EXPECT_EQ(planner::TraceHash(a.trace), planner::TraceHash(b.trace));
 }
 
 TEST(MakeMachine, NodeMemory_IsSharedByItsRanks) {
   Job job = A100s(16);
   job.nodes = 2;
-  job.disk_bytes = 800 * kGiB;
-  job.disk_read_bytes_per_second = 6e9;
-  job.disk_write_bytes_per_second = 4e9;
   const planner::Machine machine = MakeMachine(job);
   EXPECT_EQ(machine.ranks_on_node, 8u);
   EXPECT_EQ(machine.world_size, 16u);
   EXPECT_EQ(machine.host_bytes, 64 * kGiB);
-  EXPECT_EQ(machine.disk_bytes, 100 * kGiB);
   EXPECT_TRUE(planner::ValidateMachine(machine).ok());
 }
 
@@ -233,15 +210,15 @@ const char kSmallT5[] = R"({"model_type": "t5", "num_layers": 2, "num_decoder_la
 // The chain has two look-ups, encoder layers of two operators and decoder layers of three. Each
 // moment except the output layer's occurs twice.
 TEST(MakeProblem, EncoderAndDecoder_AreOneChainOfMoments) {
-  const HierarchyProblem problem = *MakeProblem(Configured(kSmallT5), A100s(1));
+  const TierProblem problem = *MakeProblem(Configured(kSmallT5), A100s(1));
   const absl::Status status = planner::ValidateTrace(problem.trace);
   EXPECT_TRUE(status.ok()) << status;
   const std::size_t forward = 2 + 2 * 2 + 3 * 3;
   EXPECT_EQ(problem.trace.moments.size(), 2 * forward + 1);
-  // Each operator has two activations. The encoder's output is one more, from its last moment on
+  // Each operator has an activation. The encoder's output is one more, from its last moment on
   // until its backward.
-  ASSERT_EQ(problem.activations.size(), 2 * (2 * 2 + 3 * 3) + 1);
-  const planner::ActivationItem& output = problem.activations[2 * 2 * 2];
+  ASSERT_EQ(problem.activations.size(), 2 * 2 + 3 * 3 + 1);
+  const planner::ActivationItem& output = problem.activations[2 * 2];
   EXPECT_EQ(output.bytes, 2u * 4 * 1024 * 512);
   EXPECT_EQ(output.produced, 4u);
   EXPECT_EQ(output.consumed, problem.trace.moments.size() - 5);
@@ -266,8 +243,8 @@ TEST(MakeProblem, ModelsOfOtherFamilies_MakeValidProblemsInWhichEveryChunkLeaves
                            R"({"model_type": "gemma2", "num_hidden_layers": 2, "hidden_size": 512,
                                "num_attention_heads": 8, "head_dim": 64, "vocab_size": 32000,
                                "intermediate_size": 1024})"}) {
-    const HierarchyProblem problem = *MakeProblem(Configured(json), A100s(2));
-    const absl::Status status = planner::ValidateHierarchyProblem(problem);
+    const TierProblem problem = *MakeProblem(Configured(json), A100s(2));
+    const absl::Status status = planner::ValidateTierProblem(problem);
     EXPECT_TRUE(status.ok()) << json << status;
     std::vector<int> left(problem.trace.chunks.size(), 0);
     for (const planner::MomentTrace& moment : problem.trace.moments) {

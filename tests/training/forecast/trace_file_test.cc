@@ -24,7 +24,7 @@ RecordedTrace Recorded() {
   job.ranks = 4;
   job.host_bytes = std::uint64_t{64} << 30;
   job.batch = {.sequences = 2, .sequence_length = 256};
-  const planner::HierarchyProblem problem = *MakeProblem(*FindModel("gpt2"), job);
+  const planner::TierProblem problem = *MakeProblem(*FindModel("gpt2"), job);
   RecordedTrace recorded;
   recorded.description = "gpt2, 2 x 256 tokens";
   recorded.world_size = 4;
@@ -72,7 +72,7 @@ TEST_F(TraceFiles, Contents_SurviveTheMessage) {
   EXPECT_EQ(planner::TraceHash(after->trace), planner::TraceHash(before.trace));
   EXPECT_TRUE(MessageDifferencer::Equals(ToMessage(*after), ToMessage(before)));
   EXPECT_EQ(after->optimizer.size(), before.trace.chunks.size());
-  EXPECT_EQ(after->activations.size(), 48u);
+  EXPECT_EQ(after->activations.size(), 24u);
 }
 
 TEST_F(TraceFiles, Saving_ReplacesAndLeavesNothingElse) {

@@ -25,7 +25,6 @@ forecast::Job JobOf(std::uint32_t nodes, std::uint32_t ranks, const char* hardwa
   job.ranks = ranks;
   job.host_bytes = 512 * kGiB;
   job.batch = {.sequences = 4, .sequence_length = 1024};
-  job.only_executable = true;
   return job;
 }
 

@@ -18,7 +18,6 @@ forecast::Job JobOf(std::uint32_t nodes, std::uint32_t ranks) {
   job.ranks = ranks;
   job.host_bytes = std::uint64_t{1} << 40;
   job.batch = {.sequences = 2, .sequence_length = 2048};
-  job.only_executable = true;
   return job;
 }
 

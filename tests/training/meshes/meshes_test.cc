@@ -135,7 +135,6 @@ TEST(CheckMesh, PublishedModels_CanBeCut) {
 forecast::Job JobOf(std::uint32_t ranks, std::uint64_t sequences) {
   forecast::Job job;
   job.ranks = ranks;
-  job.only_executable = true;
   job.batch = {.sequences = sequences, .sequence_length = 512};
   return job;
 }
@@ -179,9 +178,7 @@ TEST(SettingsOf, AreAllDivisorsWithBothKindsOfActivations) {
   EXPECT_TRUE(SettingsOf(job, {.data = 2, .tensor = 4}, 5).empty());
   job.activations = Activations::kKeep;
   EXPECT_EQ(SettingsOf(job, {.data = 2, .tensor = 4}).size(), 6u);
-  job.activations = Activations::kPlanned;
-  job.only_executable = false;
-  EXPECT_EQ(SettingsOf(job, {.data = 2, .tensor = 4}).size(), 6u);
+  job.activations.reset();
   EXPECT_EQ(SettingsOf(job, {.pipeline = 2, .tensor = 4}).size(), 16u);  // divisors of 24
 }
 

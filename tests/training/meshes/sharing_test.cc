@@ -21,7 +21,6 @@ forecast::Job JobOf(std::uint32_t nodes, std::uint32_t ranks) {
   job.ranks = ranks;
   job.host_bytes = std::uint64_t{512} << 30;
   job.batch = {.sequences = 4, .sequence_length = 1024};
-  job.only_executable = true;
   return job;
 }
 

@@ -77,7 +77,7 @@ absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
 // that a processor without products of bf16 works on.
 void UseTrainersNumber(PlanAnswer* answer) {
   const forecast::Job& job = answer->job;
-  if (!answer->model || !job.only_executable || !forecast::TrainerTrains(*answer->model)) return;
+  if (!answer->model || !forecast::TrainerTrains(*answer->model)) return;
   const forecast::Model& model = *answer->model;
   forecast::WorkspaceShape shape = WorkspaceShapeOf(model);
   shape.batch = job.batch;
@@ -109,17 +109,15 @@ absl::Status NoteStreaming(PlanAnswer* answer) {
                               !made.plan.everything_on_device && !made.plan.disk.used;
   const bool streams = answer->job.optimizer.options.kind != kernels::OptimizerKind::kMuon;
   if (!in_host_memory || !streams) return absl::OkStatus();
-  planner::HierarchyProblem problem = made.problem;
+  planner::TierProblem problem = made.problem;
   problem.machine.host_bytes = forecast::kMostHostBytes / answer->job.ranks_per_node();
-  problem.machine.disk_bytes = 0;
-  problem.machine.disk_read_bytes_per_second = problem.machine.disk_write_bytes_per_second = 0;
   planner::Decisions decisions = made.plan.decisions;
   for (std::size_t c = 0; c < decisions.optimizer.size(); ++c) {
     const bool is_updated = problem.optimizer[c].parameters > 0;
     decisions.optimizer[c] =
         is_updated ? planner::OptimizerPlace::kStreamed : planner::OptimizerPlace::kHost;
   }
-  GEMINID_ASSIGN_OR_RETURN(const planner::HierarchyPlan streamed,
+  GEMINID_ASSIGN_OR_RETURN(const planner::TierPlan streamed,
                            planner::EvaluateDecisions(problem, decisions));
   const double gain = 1 - streamed.seconds.step / made.plan.seconds.step;
   if (!streamed.fits || gain < kGainWorthSaying) return absl::OkStatus();

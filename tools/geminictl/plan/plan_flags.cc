@@ -82,13 +82,9 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
   add("--state-dtype", &flags->state_dtype,
       "Type of the optimizer's state, as with geminid-train: fp32 or bf16; otherwise fp32");
   app->add_flag("--momentum", flags->momentum, "sgd and adafactor keep a momentum");
-  app->add_flag("--as-planned", flags->as_planned,
-                "Plans with all that the planner knows, also if today's engine does not support "
-                "it: state on both sides and streamed in one step, activations decided one by one, "
-                "weights on disk");
   add("--activations", &flags->activations,
-      "recompute: all but the input of each part of a layer, the default; keep: all are kept; "
-      "planned, the default with --as-planned: kept, offloaded or recomputed, whichever is faster");
+      "As with geminid-train: recompute, all but the input of each part of a layer, the default; "
+      "keep, all on the device; or offload, all in host memory but for a few");
   AddRates(app, flags);
   add("--save-trace", &flags->save_trace, "Writes the model's trace to this file too");
   app->add_flag("--list-models", flags->list_models, "Lists models and families, and ends");

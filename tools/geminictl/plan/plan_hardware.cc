@@ -191,11 +191,6 @@ absl::Status ReadMemory(const PlanFlags& flags, PlanRequest* request) {
   std::uint64_t endurance = 0;
   GEMINID_RETURN_IF_ERROR(ReadBytes("--disk-endurance", flags.disk_endurance, &endurance));
   job.disk_endurance_bytes = static_cast<double>(endurance);
-  if (job.disk_bytes > 0 && !flags.trace.empty() && !flags.as_planned) {
-    return absl::InvalidArgumentError(
-        "--disk with --trace needs --as-planned: a trace does not say what of its state the engine "
-        "would have on disk");
-  }
   if (job.disk_bytes > 0 && (flags.disk_read.empty() || flags.disk_write.empty())) {
     return absl::InvalidArgumentError(
         "--disk needs its speed: --disk-read and --disk-write, as in 6GB/s");

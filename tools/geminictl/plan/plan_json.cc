@@ -87,7 +87,6 @@ void WriteJob(const PlanAnswer& answer, base::JsonWriter* json) {
   json->Key("sequence_length").Value(job.batch.sequence_length);
   json->Key("optimizer").Value(job.optimizer.name());
   json->Key("state_dtype").Value(job.optimizer.state_dtype());
-  json->Key("only_executable").Value(job.only_executable);
   json->EndObject();
 }
 
@@ -220,7 +219,7 @@ void WriteChoices(const PlanAnswer& answer, base::JsonWriter* json) {
   WriteTraffic(f, json);
   json->Key("decisions");
   WriteDecisions(f.plan.decisions, json);
-  json->Key("explanation").Value(planner::ExplainHierarchyPlan(f.problem, f.plan));
+  json->Key("explanation").Value(planner::ExplainTierPlan(f.problem, f.plan));
 }
 
 void WriteChanges(const PlanAnswer& answer, base::JsonWriter* json) {

@@ -186,6 +186,33 @@ absl::Status ReadBatch(const PlanFlags& flags, forecast::Job* job) {
   return absl::OkStatus();
 }
 
+absl::Status ReadActivations(const PlanFlags& flags, PlanRequest* request) {
+  using forecast::Activations;
+  forecast::Job& job = request->job;
+  if (flags.activations.empty()) return absl::OkStatus();
+  if (flags.activations == "recompute") {
+    job.activations = Activations::kRecompute;
+    return absl::OkStatus();
+  }
+  if (flags.activations == "keep") {
+    job.activations = Activations::kKeep;
+    return absl::OkStatus();
+  }
+  if (flags.activations != "offload") {
+    return WrongFlag("--activations", flags.activations, "it must be recompute, keep or offload");
+  }
+  job.activations = Activations::kOffload;
+  if (!flags.parallel.empty()) {
+    return WrongFlag("--activations", flags.activations,
+                     "meshes are planned with activations recomputed or kept");
+  }
+  if (!flags.save_trace.empty()) {
+    return WrongFlag("--activations", flags.activations,
+                     "a trace of --save-trace does not say which activations are offloaded");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
   forecast::Job& job = request->job;
   GEMINID_RETURN_IF_ERROR(ReadCount("--ranks", flags.ranks, &job.ranks));
@@ -194,17 +221,7 @@ absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
   GEMINID_RETURN_IF_ERROR(ReadCount("--accumulate", flags.accumulate, &request->micro_batches));
   GEMINID_RETURN_IF_ERROR(ReadBatch(flags, &job));
   GEMINID_RETURN_IF_ERROR(ReadSequence(flags, request));
-  if (flags.activations == "recompute") {
-    job.activations = forecast::Activations::kRecompute;
-  } else if (flags.activations == "keep") {
-    job.activations = forecast::Activations::kKeep;
-  } else if (!flags.activations.empty() && flags.activations != "planned") {
-    return WrongFlag("--activations", flags.activations, "it must be recompute, keep or planned");
-  } else if (!flags.activations.empty() && !flags.as_planned) {
-    return absl::InvalidArgumentError(
-        "--activations planned needs --as-planned: today's engine treats all activations alike");
-  }
-  return absl::OkStatus();
+  return ReadActivations(flags, request);
 }
 
 // Takes ranks, speeds, memory and the batch from the measured run.
@@ -273,7 +290,6 @@ absl::StatusOr<PlanRequest> ParsePlanFlags(const PlanFlags& flags, const ThisMac
   } else {
     GEMINID_RETURN_IF_ERROR(ReadTrace(flags, &request));
   }
-  request.job.only_executable = !flags.as_planned;
   GEMINID_RETURN_IF_ERROR(ReadOptimizer(flags, &request.job));
   GEMINID_RETURN_IF_ERROR(ReadPlanHardware(flags, machine, &request));
   GEMINID_RETURN_IF_ERROR(forecast::Validate(request.job));

@@ -34,7 +34,6 @@ struct PlanFlags {
   std::string disk_read, disk_write, disk_endurance;
   std::string save_trace;
   std::string parallel, accumulate, place;
-  bool as_planned = false;
   bool momentum = false;
   bool largest = false;
   bool list_models = false;

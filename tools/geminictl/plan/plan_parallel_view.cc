@@ -161,12 +161,12 @@ constexpr char kNotAllTrained[] =
 
 const char* ActivationsName(forecast::Activations activations) {
   switch (activations) {
-    case forecast::Activations::kPlanned:
-      return "planned";
     case forecast::Activations::kRecompute:
       return "recomputed";
     case forecast::Activations::kKeep:
       return "kept";
+    case forecast::Activations::kOffload:
+      return "offloaded";
   }
   return "?";
 }

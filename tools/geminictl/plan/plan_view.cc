@@ -69,18 +69,11 @@ std::string Lacks(const PlanAnswer& answer) {
   return text;
 }
 
-// "It fits" alone only if today's engine can run every part of the plan.
 std::string FitsOn(const PlanAnswer& answer) {
   const forecast::Job& job = answer.job;
-  const std::vector<EnginePart> parts = EngineParts(answer.forecast, job.hardware);
-  const auto waits = std::count_if(parts.begin(), parts.end(),
-                                   [](const EnginePart& part) { return !part.executed; });
-  if (waits == 0) return "It fits.";
-  if (job.only_executable) {
-    return absl::StrCat("It fits a host device of ", base::FormatBytes(job.hardware.usable_bytes()),
-                        ", which today's engine runs on. It has not run on a GPU yet.");
-  }
-  return "As planned it fits, but today's engine does not do all of it.";
+  if (EngineRunsOn(job.hardware)) return "It fits.";
+  return absl::StrCat("It fits a host device of ", base::FormatBytes(job.hardware.usable_bytes()),
+                      ", which today's engine runs on. It has not run on a GPU yet.");
 }
 
 // The number that geminid-train names in its error for too little memory.
@@ -210,7 +203,7 @@ std::string PlanText(const PlanAnswer& answer, const Style& style) {
   // The planner's choice among the plans that fit depends on rates.
   if (!answer.rates_are_known()) return absl::StrCat(today, LeastHost(answer));
   return absl::StrCat(today, Movement(answer), LeastHost(answer),
-                      planner::ExplainHierarchyPlan(f.problem, f.plan));
+                      planner::ExplainTierPlan(f.problem, f.plan));
 }
 
 std::string ModelList(const Style& style) {

@@ -70,11 +70,9 @@ TEST(Plan, HalfTheHostMemory_DoesNotFitAndExitsWith7) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("It does not fit."), HasSubstr("host of a node lacks"),
                                  HasSubstr("--host-memory "), HasSubstr("more in each node"),
                                  HasSubstr("--device-memory "), Not(HasSubstr("--disk"))));
-  EXPECT_THAT(RunPlan(With(kGpt2In1GiB, {"--host-memory", "512MiB", "--as-planned"})).out,
-              AllOf(HasSubstr("It does not fit."), HasSubstr("--disk ")));
 }
 
-TEST(Plan, Activations_KeptTakeMoreMemoryAndLessTime) {
+TEST(Plan, Activations_KeptTakeLessTimeAndOffloadedTakeHostMemory) {
   const std::vector<std::string> job = {"--model", "gpt2", "--hardware", "h200", "--batch", "8"};
   const auto value = [&](const std::vector<std::string>& more) {
     return Parse(RunPlan(With(With(job, more), {"--json"})));
@@ -86,18 +84,24 @@ TEST(Plan, Activations_KeptTakeMoreMemoryAndLessTime) {
     return std::string();
   };
   const JsonValue again = value({}), kept = value({"--activations", "keep"});
+  const JsonValue offloaded = value({"--activations", "offload", "--device-memory", "4GiB"});
   EXPECT_EQ(told(again), "--activations recompute");
   EXPECT_EQ(told(value({"--activations", "recompute"})), "--activations recompute");
   EXPECT_EQ(told(kept), "--activations keep");
+  EXPECT_EQ(told(offloaded), "--activations offload");
   const auto seconds = [&](const JsonValue& answer) {
     return std::stod(At(At(answer, "step"), "seconds").text);
   };
   EXPECT_LT(seconds(kept), seconds(again));
+  const auto on_host = [&](const JsonValue& answer) {
+    return std::stoull(At(At(At(answer, "tiers").items[1], "by_owner"), "activations").text);
+  };
+  EXPECT_GT(on_host(offloaded), 0u);
+  EXPECT_EQ(on_host(kept), 0u);
 }
 
-// By default today's engine does every part except the accelerator. Otherwise the output says which
-// not.
-TEST(Plan, Engine_ExecutesWhatIsPlannedUnlessAskedForMore) {
+// Today's engine does every part except the accelerator.
+TEST(Plan, Engine_ExecutesWhatIsPlanned) {
   const auto executed = [](const Outcome& outcome) {
     std::map<std::string, bool> parts;
     const JsonValue value = Parse(outcome);
@@ -111,14 +115,6 @@ TEST(Plan, Engine_ExecutesWhatIsPlannedUnlessAskedForMore) {
       executed(RunPlan(job)),
       (std::map<std::string, bool>{
           {"weights", true}, {"optimizer state", true}, {"activations", true}, {"device", false}}));
-  EXPECT_FALSE(executed(RunPlan(With(job, {"--as-planned"}))).at("activations"));
-  const Outcome disk = RunPlan({"--model", "gpt2", "--hardware", "rtx-2060-6gb", "--device-memory",
-                                "1GiB", "--host-memory", "1GiB", "--as-planned", "--disk", "8GiB",
-                                "--disk-read", "3GB/s", "--disk-write", "2GB/s"});
-  EXPECT_EQ(disk.code, base::kExitOk) << disk.err;
-  EXPECT_THAT(disk.out, AllOf(HasSubstr("today's engine does not do all of it"),
-                              HasSubstr("no: the engine has whole chunks of state there"),
-                              Not(HasSubstr("It fits."))));
   const std::vector<std::string> on_disk = With(
       kGpt2In1GiB,
       {"--host-memory", "1GiB", "--disk", "8GiB", "--disk-read", "3GB/s", "--disk-write", "2GB/s"});
@@ -253,7 +249,7 @@ TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
       {{"--trace", "x", "--nodes", "2"}, "--trace", "--nodes"},
       {{"--trace", "x", "--batch", "2"}, "--trace", "--batch"},
       {{"--trace", "x", "--context", "2"}, "--trace", "--context"},
-      {{"--trace", "x", "--as-planned", "--activations", "recompute"}, "--trace", "--activations"},
+      {{"--trace", "x", "--activations", "recompute"}, "--trace", "--activations"},
       {{"--trace", "x", "--compute", "1e12"}, "--trace", "--compute"},
       {{"--trace", "x", "--achieved", "0.5"}, "--trace", "--achieved"},
       {{"--trace", "x", "--save-trace", "y"}, "--trace", "--save-trace"},
@@ -274,13 +270,17 @@ TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
       {{"--model", "llama-like", "--largest", "--hidden", "4"}, "--largest", "--hidden"},
       {{"--model", "llama-like", "--largest", "--heads", "4"}, "--largest", "--heads"},
       {{"--model", "gpt2", "--disk", "1TB"}, "--disk", "--disk-read"},
-      {{"--model", "gpt2", "--as-planned", "--disk", "1TB"}, "--disk", "--disk-read"},
-      {{"--model", "gpt2", "--as-planned", "--disk-read", "1GB/s"}, "--disk-read", "--disk"},
-      {{"--model", "gpt2", "--as-planned", "--disk-write", "1GB/s"}, "--disk-write", "--disk"},
-      {{"--model", "gpt2", "--as-planned", "--disk-endurance", "1TB"},
-       "--disk-endurance",
-       "--disk"},
-      {{"--model", "gpt2", "--activations", "planned"}, "--activations", "--as-planned"},
+      {{"--model", "gpt2", "--disk-read", "1GB/s"}, "--disk-read", "--disk"},
+      {{"--model", "gpt2", "--disk-write", "1GB/s"}, "--disk-write", "--disk"},
+      {{"--model", "gpt2", "--disk-endurance", "1TB"}, "--disk-endurance", "--disk"},
+      {{"--trace", "x", "--disk", "1TB"}, "--trace", "--disk"},
+      {{"--model", "gpt2", "--activations", "planned"}, "--activations", "offload"},
+      {{"--model", "gpt2", "--activations", "offload", "--parallel", "auto"},
+       "--activations",
+       "meshes"},
+      {{"--model", "gpt2", "--activations", "offload", "--save-trace", "x"},
+       "--activations",
+       "--save-trace"},
       {{"--model", "gpt2", "--momentum"}, "momentum", "adamw"},
       {{"--list-models", "--list-hardware"}, "--list-models", "--list-hardware"},
       {{"--list-models", "--model", "gpt2"}, "--list-models", "--model"},
@@ -487,29 +487,18 @@ std::map<std::string, EnginePart> PartsOf(const forecast::Forecast& forecast) {
   return parts;
 }
 
-TEST(EngineParts, OfStateThatIsStreamed_AreExecutedWhereAllOfItIs) {
-  using planner::OptimizerPlace;
+TEST(EngineParts, OfAForecast_SayHowToAskTheTrainerForThem) {
   forecast::Forecast forecast;
-  forecast.plan.decisions.optimizer = {OptimizerPlace::kStreamed, OptimizerPlace::kStreamed};
-  const EnginePart all = PartsOf(forecast).at("optimizer state");
-  EXPECT_TRUE(all.executed);
-  EXPECT_EQ(all.today, "--optimizer-state streamed");
-  forecast.plan.decisions.optimizer[0] = OptimizerPlace::kHost;
-  const EnginePart some = PartsOf(forecast).at("optimizer state");
-  EXPECT_FALSE(some.executed);
-  EXPECT_EQ(some.today, "the engine streams all state or none of it");
-}
-
-TEST(EngineParts, OfActivationsThatAreOffloaded_AreExecutedWhereAllAre) {
-  using planner::ActivationPlace;
-  forecast::Forecast forecast;
-  forecast.problem.activations.resize(2);
-  forecast.plan.decisions.activations = {ActivationPlace::kOffload, ActivationPlace::kOffload};
-  const EnginePart all = PartsOf(forecast).at("activations");
-  EXPECT_TRUE(all.executed);
-  EXPECT_EQ(all.today, "--activations offload");
-  forecast.plan.decisions.activations[0] = ActivationPlace::kKeep;
-  EXPECT_FALSE(PartsOf(forecast).at("activations").executed);
+  EXPECT_EQ(PartsOf(forecast).at("optimizer state").today, "--optimizer-state auto");
+  EXPECT_EQ(PartsOf(forecast).at("activations").planned, "as recorded");
+  forecast.state_mode = forecast::StateMode::kDevice;
+  EXPECT_EQ(PartsOf(forecast).at("optimizer state").today, "--optimizer-state device");
+  forecast.problem.activations.resize(4);
+  forecast.plan.decisions.activations.resize(4, planner::ActivationPlace::kOffload);
+  forecast.plan.decisions.activation_places = 3;
+  const EnginePart offloaded = PartsOf(forecast).at("activations");
+  EXPECT_EQ(offloaded.today, "--activations offload");
+  EXPECT_THAT(offloaded.planned, HasSubstr("but the last 3 of 4"));
 }
 
 TEST_F(PlanFiles, TraceShow_SumsUpAndRefusesGarbage) {

@@ -29,6 +29,7 @@ struct Evaluation {
       : problem(problem_in),
         decisions(decisions_in),
         occupancy(ComputeOccupancy(problem_in, decisions_in)),
+        offload_wait_seconds(OffloadWaitSeconds(problem_in, decisions_in)),
         used_bytes(UsedBytes(problem_in)),
         first_use(problem_in.trace.chunks.size(), kNoMoment) {
     const std::vector<MomentTrace>& moments = problem.trace.moments;
@@ -46,6 +47,7 @@ struct Evaluation {
   const TierProblem& problem;
   const Decisions& decisions;
   const Occupancy occupancy;
+  const double offload_wait_seconds;
   const std::vector<std::uint64_t> used_bytes;  // per moment, of the chunks it uses
   std::vector<Moment> first_use;                // per chunk; kNoMoment if nothing uses it
 };
@@ -84,7 +86,8 @@ void SetLink(const Evaluation& evaluation, Trace& trace) {
     down_bytes += static_cast<double>(chunk.gradient_bytes);
     crosses = crosses || chunk.transfer_bytes > 0 || chunk.gradient_bytes > 0;
   }
-  double compute = 0;
+  // Weights move while the computation waits for activations, too.
+  double compute = evaluation.offload_wait_seconds;
   for (const MomentTrace& moment : trace.moments) compute += moment.compute_seconds;
   const double up = UpRate(machine);
   const double down = DownRate(machine);
@@ -225,7 +228,7 @@ void FillSeconds(const Evaluation& evaluation, TierPlan& plan) {
      : computed              ? seconds.waits
                              : seconds.head) += stall.seconds;
   }
-  seconds.waits += OffloadWaitSeconds(evaluation.problem, evaluation.decisions);
+  seconds.waits += evaluation.offload_wait_seconds;
   seconds.optimizer = ExposedSeconds(UpdateJobs(evaluation, plan));
   seconds.step = seconds.compute + seconds.head + seconds.waits + seconds.tail + seconds.optimizer;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/planner/make_plan.h"
+#include "daemon/planner/tiers/occupancy.h"
 #include "daemon/planner/tiers/validate.h"
 #include "tests/daemon/planner/tiers/problems.h"
 
@@ -178,6 +179,21 @@ TEST(EvaluateDecisions, AllHost_MovesWeightsUpAndGradientsDownOnce) {
   EXPECT_EQ(plan.traffic.host_memory, 4 * 30 * kMiB);
   EXPECT_EQ(plan.tier(Tier::kHost).peak, (4 * 14 + 12) * kMiB);
   EXPECT_NEAR(plan.busy(Resource::kCpuUpdate), 4 * 28.0 * kMiB / (0.8 * 400e9), 1e-12);
+}
+
+// Copies of activations go down in the forward pass and up in the backward pass. So where they are
+// the bottleneck, each direction of the link is free for at least half of the step.
+TEST(EvaluateDecisions, OffloadingOverASlowLink_LeavesHalfOfItToWeights) {
+  TierProblem problem = Chain({.layers = 8, .forward_seconds = 1e-6}, 100 * kMiB);
+  problem.machine.latency_seconds = 0;
+  const Decisions decisions = WithActivations(problem, AllHost(problem), ActivationPlace::kOffload);
+  const TierPlan plan = Evaluated(problem, decisions);
+  ExpectSound(problem, plan);
+  const double waited = OffloadWaitSeconds(problem, decisions);
+  EXPECT_GT(waited, 10 * plan.seconds.compute);
+  const auto others = static_cast<double>(plan.traffic.weights_up + plan.traffic.gradients_down);
+  EXPECT_LE(plan.seconds.step - plan.seconds.optimizer,
+            plan.seconds.compute + waited + 2 * others / 50e9);
 }
 
 TEST(EvaluateDecisions, WrongDecisions_AreRefused) {

@@ -22,6 +22,8 @@
 namespace geminid::checkpoint {
 namespace {
 
+// The words for which ranks meet before they wait for disks.
+constexpr char kSave[] = "saving a checkpoint";
 // Ranks wait for each other's disks, which may be slow and differ.
 constexpr absl::Duration kDiskTimeout = absl::Hours(1);
 
@@ -131,6 +133,7 @@ class Saver::Impl {
     if (options_.folder.empty() || options_.max_file_bytes == 0) {
       return absl::InvalidArgumentError("a saver needs a folder, and files of at least one byte");
     }
+    GEMINID_RETURN_IF_ERROR(state_->Meet(kSave));
     GEMINID_ASSIGN_OR_RETURN(communicator_, communicator->Duplicate("geminid-checkpoint",
                                                                     collectives::Messages::kSmall));
     communicator_->SetTimeout(kDiskTimeout);
@@ -143,6 +146,7 @@ class Saver::Impl {
   // taken for that of another save.
   absl::Status Save(const RunState& run, Health health) {
     if (absl::StatusOr<std::string> last = Wait(); !last.ok()) return last.status();
+    GEMINID_RETURN_IF_ERROR(state_->Meet(kSave));
     const absl::StatusOr<zero::Progress> progress = state_->GetProgress();
     const uint64_t step = progress.ok() ? progress->step : kNoStep;
     std::shared_ptr<Writing> writing = WritingOf(step);

@@ -82,8 +82,9 @@ class GEMINID_EXPORT Saver {
   // Begins to save the state of the last Step. First waits for the previous save, and returns its
   // error. All ranks agree on each error: the failed rank returns its own, others return one with
   // the same code that has the rank and its reason. FAILED_PRECONDITION names ranks that call this
-  // after different steps. After an error the checkpoint gets no name and nothing is removed for
-  // it; the engine and older checkpoints are unharmed, and the next Save starts afresh.
+  // after different steps, and INVALID_ARGUMENT ranks that use weights instead (ModelState::Meet),
+  // which ends the engine. After another error the checkpoint gets no name and nothing is removed
+  // for it; the engine and older checkpoints are unharmed, and the next Save starts afresh.
   // RESOURCE_EXHAUSTED: the disk is full, and nothing may be removed.
   absl::Status Save(const RunState& run, Health health = Health::kHealthy);
 

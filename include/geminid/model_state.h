@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -127,6 +128,12 @@ class GEMINID_EXPORT ModelState {
 
   // nullopt: the run began from scratch.
   virtual std::optional<Resumed> resumed() const = 0;
+
+  // Returns when all ranks have called it with the same words for what they do next, such as
+  // "saving a checkpoint". INVALID_ARGUMENT, on all ranks and final, if a rank uses weights
+  // instead; it says which rank called what. The engine waits for Options::timeout at most. A state
+  // without ranks of its own returns at once.
+  virtual absl::Status Meet(std::string_view /*words*/) { return absl::OkStatus(); }
 
  protected:
   ModelState() = default;

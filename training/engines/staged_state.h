@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,7 @@ class StagedState final : public zero::ModelState {
   absl::Status WaitSnapshot() override;
   // All stages resume at the same step, because their engines have Options::all_ranks.
   std::optional<zero::Resumed> resumed() const override { return engine_->resumed(); }
+  absl::Status Meet(std::string_view words) override { return engine_->Meet(words); }
 
  private:
   // A parameter of the whole model.

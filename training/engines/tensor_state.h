@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,7 @@ class TensorState final : public zero::ModelState {
   absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
   std::optional<zero::Resumed> resumed() const override { return inner_->resumed(); }
+  absl::Status Meet(std::string_view words) override { return inner_->Meet(words); }
 
  private:
   const TensorParameters& Mine() const { return blocks_[static_cast<size_t>(ranks_->Rank())]; }

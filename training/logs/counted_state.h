@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,7 @@ class CountedState final : public zero::ModelState {
   absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
   std::optional<zero::Resumed> resumed() const override { return state_->resumed(); }
+  absl::Status Meet(std::string_view words) override { return state_->Meet(words); }
 
  private:
   zero::ModelState* const state_;

@@ -94,6 +94,7 @@ class EngineImpl final : public Engine {
   std::optional<PlanInForce> GetPlan() const override;
   absl::Status health() const override;
   std::optional<Resumed> resumed() const override { return standing_.resumed; }
+  absl::Status Meet(std::string_view words) override;
 
   // step_gradients.h
   void MeasureStepGradients();

@@ -281,6 +281,16 @@ absl::StatusOr<Progress> EngineImpl::GetProgress() {
   return progress;
 }
 
+// On the mover's communicator, so that a rank that gathers weights meanwhile is named at once. The
+// mover's thread does not use it: the mover is idle, and the lock keeps new moves away.
+absl::Status EngineImpl::Meet(std::string_view words) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Health());
+  if (links_->world_size() == 1) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(Fail(residency_->mover().WaitIdle()));
+  return Fail(setup_.Waited(StallCause::kCollective, [&] { return links_->Meet(words); }));
+}
+
 absl::Status EngineImpl::StartSnapshot(std::shared_ptr<SnapshotSink> sink) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("StartSnapshot"));

@@ -157,6 +157,11 @@ absl::Status RankLinks::CheckCounted(std::vector<int64_t> counted) const {
   return absl::OkStatus();
 }
 
+absl::Status RankLinks::Meet(std::string_view words) const {
+  mover_->SetLabel(words);
+  return mover_->Barrier();
+}
+
 void RankLinks::Abort(const std::string& reason) const {
   const std::string words = absl::StrCat("rank ", rank(), ": ", reason);
   mover_->Abort(words);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -58,6 +59,10 @@ class RankLinks {
   // A collective. INVALID_ARGUMENT unless all ranks of a model together count each element of its
   // tensors once. `counted`: this rank's counts, by tensor.
   absl::Status CheckCounted(std::vector<int64_t> counted) const;
+
+  // A collective that ends when all ranks have called it with the same words. INVALID_ARGUMENT says
+  // which rank called what instead. Only while the mover is idle, whose communicator carries it.
+  absl::Status Meet(std::string_view words) const;
 
   // Ends every call of the other ranks with `reason`. Usable on any thread.
   void Abort(const std::string& reason) const;

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/checkpoint/folder.h"
 #include "geminid/checkpoint.h"
 #include "tests/base/temporary_folder.h"
@@ -255,6 +257,43 @@ TEST_F(CheckpointRanksTest, RankThatIsAStepBehind_IsRefusedByAllWithBothSteps) {
     EXPECT_THAT(std::string(Said(rank)[1].message()),
                 AllOf(HasSubstr("rank 0"), HasSubstr("rank 1"), HasSubstr("checkpoint of step 2"),
                       HasSubstr("checkpoint of step 1")));
+  }
+}
+
+// The commonest mistake of scripts that save on the first rank alone. Without the meeting the ranks
+// wait for a rendezvous, and at a later save for each other's disks.
+TEST_F(CheckpointRanksTest, SaveOnOneRankAlone_IsNamedOnBothAtOnce) {
+  for (const bool is_first_save : {true, false}) {
+    std::vector<absl::Status> said(2);
+    SyntheticRun run = run_;
+    run.steps = 0;
+    run.prepare = [&](Engine* engine, collectives::Communicator* ranks, int rank) -> absl::Status {
+      if (absl::Status filled = engine->Initialize(FillAlike); !filled.ok()) return filled;
+      const auto made = [&] {
+        return Saver::Create(engine, ranks, run_.model.parameters, {.folder = folder_});
+      };
+      absl::StatusOr<std::unique_ptr<Saver>> saver = absl::UnknownError("not made");
+      if (!is_first_save) saver = made();
+      absl::Status& mine = said[static_cast<size_t>(rank)];
+      if (rank == 1) {
+        const ParameterId first[] = {ParameterId{0}};
+        mine = engine->Use(Pass::kEvaluate, first).status();
+      } else if (is_first_save) {
+        mine = made().status();
+      } else {
+        mine = (*saver)->Save({});
+      }
+      return mine;
+    };
+    const absl::Time began = absl::Now();
+    EXPECT_FALSE(Train(run).ok());
+    EXPECT_LT(absl::Now() - began, absl::Seconds(50));  // less than any timeout of ranks
+    for (const absl::Status& status : said) {
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("ranks disagree"), HasSubstr("rank 0 called Barrier"),
+                        HasSubstr("saving a checkpoint"), HasSubstr("rank 1 called AllGather")));
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,41 @@ absl::StatusOr<std::vector<std::string>> ToNames(const char* const* names, size_
   return texts;
 }
 
+// A name must stay in the checkpoint's folder, and checksums list names line by line.
+absl::StatusOr<std::string> ToFileName(const char* given) {
+  GEMINID_RETURN_IF_ERROR(CheckGiven(given, "a name of file_names"));
+  GEMINID_ASSIGN_OR_RETURN(std::string name, Text(given, "a name of file_names"));
+  if (!name.empty() && name.front() != '.' && name.find_first_of("/\n") == std::string::npos) {
+    return name;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "file_names has '", name, "'; give the name of a file without a folder, such as torch.pt"));
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ToFiles(const geminid_save_options& given) {
+  std::map<std::string, std::string> files;
+  if (given.file_count == 0) return files;
+  GEMINID_RETURN_IF_ERROR(CheckGiven(given.file_names, "file_names"));
+  GEMINID_RETURN_IF_ERROR(CheckGiven(given.file_contents, "file_contents"));
+  GEMINID_RETURN_IF_ERROR(CheckGiven(given.file_bytes, "file_bytes"));
+  for (size_t i = 0; i < given.file_count; ++i) {
+    GEMINID_ASSIGN_OR_RETURN(std::string name, ToFileName(given.file_names[i]));
+    std::string contents;
+    if (given.file_bytes[i] > 0) {
+      GEMINID_RETURN_IF_ERROR(CheckGiven(given.file_contents[i], "contents of file_contents"));
+      contents.assign(static_cast<const char*>(given.file_contents[i]), given.file_bytes[i]);
+    }
+    if (const auto [at, added] = files.emplace(std::move(name), std::move(contents)); !added) {
+      return absl::InvalidArgumentError(absl::StrCat("file_names has '", at->first, "' twice"));
+    }
+  }
+  return files;
+}
+
+// Headers without files had all fields before `file_names`; fields that they lack are 0.
+constexpr Growth<geminid_save_options> kGrowthOfSaveOptions = {
+    .least = offsetof(geminid_save_options, file_names)};
+
 absl::StatusOr<std::string> Save(EngineObject& object, const char* folder,
                                  const geminid_save_options& given) {
   checkpoint::SaverOptions options;
@@ -76,6 +112,7 @@ absl::StatusOr<std::string> Save(EngineObject& object, const char* folder,
   if (given.has_adopts != 0) {
     GEMINID_ASSIGN_OR_RETURN(options.adopts, ToNames(given.adopts, given.adopt_count));
   }
+  GEMINID_ASSIGN_OR_RETURN(options.texts, ToFiles(given));
   checkpoint::RunState run = {.data_position = given.data_position};
   std::copy(std::begin(given.random_state), std::end(given.random_state), run.random_state.begin());
   GEMINID_ASSIGN_OR_RETURN(const auto saver,
@@ -183,8 +220,17 @@ geminid_code geminid_engine_save_with(geminid_engine* engine, const char* folder
                                       const geminid_save_options* options, char** path,
                                       geminid_error* error) {
   return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
-    GEMINID_ASSIGN_OR_RETURN(const geminid_save_options read, Read(options, "options"));
+    GEMINID_ASSIGN_OR_RETURN(const geminid_save_options read,
+                             Read(options, "options", kGrowthOfSaveOptions));
     return GivePath(Save(object, folder, read), path);
+  });
+}
+
+geminid_code geminid_newest_checkpoint(const char* folder, char** path, geminid_error* error) {
+  return Guarded(error, [&]() -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(const std::string from, Folder(folder));
+    GEMINID_RETURN_IF_ERROR(CheckGiven(path, "path"));
+    return GivePath(geminid::checkpoint::Newest(from), path);
   });
 }
 

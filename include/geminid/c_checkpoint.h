@@ -43,12 +43,23 @@ typedef struct geminid_save_options {
   uint64_t data_position;
   uint64_t random_state[4];
   uint64_t max_file_bytes;  // of tensors; a larger tensor gets its own file
+  // Small files that rank 0 writes beside the tensors; checksums cover them. File i is called
+  // file_names[i], without folders, and has file_bytes[i] bytes from file_contents[i].
+  const char* const* file_names;
+  const void* const* file_contents;
+  const size_t* file_bytes;
+  size_t file_count;
 } geminid_save_options;
 void geminid_save_options_init(geminid_save_options* options, size_t struct_size);
 // geminid_engine_save with all of its options.
 geminid_code geminid_engine_save_with(geminid_engine* engine, const char* folder,
                                       const geminid_save_options* options, char** path,
                                       geminid_error* error);
+
+// The checkpoint that geminid_engine_load takes: the newest healthy one in `folder`, or the newest
+// if none is healthy, or `folder` itself. *path, for geminid_free, is its folder. Checks no bytes.
+// NOT_FOUND if there is none.
+geminid_code geminid_newest_checkpoint(const char* folder, char** path, geminid_error* error);
 
 // Loads the newest checkpoint in `folder`, or `folder` itself. `data_position` may be NULL.
 geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,

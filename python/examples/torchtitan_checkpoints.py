@@ -43,7 +43,6 @@ class GeminidCheckpointManager(BaseCheckpointManager):
             return
         self._config = config
         self._model, = model_parts
-        self._groups = optimizers.param_groups
         self._folder = pathlib.Path(base_folder) / config.folder
         rest = {**states, DATALOADER: dataloader, LR_SCHEDULER: lr_schedulers}
         self._rest = {name: state for name, state in rest.items() if state is not None}
@@ -55,8 +54,7 @@ class GeminidCheckpointManager(BaseCheckpointManager):
         if self._config.load_only or not (last_step or curr_step % self._config.interval == 0):
             return False
         self._folder.mkdir(parents=True, exist_ok=True)
-        torch.save({"learning_rates": [group["lr"] for group in self._groups],
-                    **{name: state.state_dict() for name, state in self._rest.items()}}, self._beside(curr_step))
+        torch.save({name: state.state_dict() for name, state in self._rest.items()}, self._beside(curr_step))
         # The model is saved last, when the files beside it are complete.
         geminid.torch.save(self._model, self._folder, keep=self._config.keep_latest_k, data_position=curr_step)
         return True
@@ -66,8 +64,6 @@ class GeminidCheckpointManager(BaseCheckpointManager):
             return False
         saved = geminid.torch.load(self._model, self._folder)  # the newest complete checkpoint
         beside = torch.load(self._beside(saved), weights_only=False)
-        for group, rate in zip(self._groups, beside["learning_rates"]):
-            group["lr"] = rate
         for name, state in self._rest.items():
             if name not in self._config.exclude_from_loading:
                 state.load_state_dict(beside[name])

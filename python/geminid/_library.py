@@ -27,6 +27,7 @@ _ARGUMENTS = {
     "engine_write_shard": (_P, _U32, _INT, _U64, _P, _U64),
     "engine_get_progress": (_P, _P), "engine_restore": (_P, _P), "engine_resumed": (_P, _P),
     "engine_save_with": (_P, ctypes.c_char_p, _P, _P), "engine_load": (_P, ctypes.c_char_p, _P),
+    "newest_checkpoint": (ctypes.c_char_p, _P),
     "engine_device_bytes": (_P, _P, _U64, _P, _U64, _P),
     "engine_begin_micro_batch": (_P,), "engine_cancel_micro_batch": (_P,),
     "engine_use": (_P, _INT, _P, _U64, _U64, _P), "engine_finish": (_P, _U64, _U64),
@@ -123,10 +124,10 @@ class _Library:
         init(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)), *map(ctypes.c_int32, more))
         return value
 
-    def text(self, name: str, handle: ctypes.c_void_p) -> str:
-        """Returns the text that a function writes to a char**."""
+    def text(self, name: str, *arguments: Any) -> str:
+        """Returns the text that a function writes to a char**, its last argument before the error."""
         found = ctypes.c_void_p()
-        self.call(name, handle, ctypes.byref(found))
+        self.call(name, *arguments, ctypes.byref(found))
         try:
             return ctypes.string_at(found.value or 0).decode("utf-8")
         finally:

@@ -102,7 +102,8 @@ class SaveOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", _SIZE), ("keep", _U64), ("health", _INT), ("has_adopts", _INT),
         ("adopts", ctypes.POINTER(ctypes.c_char_p)), ("adopt_count", _SIZE), ("data_position", _U64),
-        ("random_state", _U64 * 4), ("max_file_bytes", _U64)]
+        ("random_state", _U64 * 4), ("max_file_bytes", _U64), ("file_names", ctypes.POINTER(_TEXT)),
+        ("file_contents", ctypes.POINTER(_TEXT)), ("file_bytes", ctypes.POINTER(_SIZE)), ("file_count", _SIZE)]
 
 
 #: The C function that fills each struct.

@@ -110,6 +110,11 @@ def _parameters(parameters: Sequence[Parameter]) -> tuple[Any, list[Any]]:
 _LIVE: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
+def newest_checkpoint(folder: str | os.PathLike[str]) -> str:
+    """Returns the folder of the checkpoint that ``Engine.load`` takes from `folder`. Raises NotFound if there is none."""
+    return LIB.text("newest_checkpoint", str(folder).encode("utf-8"))
+
+
 def _in_child(*_: Any, **__: Any) -> NoReturn:
     raise FailedPrecondition("this process was forked from the engine's process and lacks the engine's threads: use the model in "
                              "the parent alone, or start processes by spawn, each with its own model")
@@ -375,18 +380,19 @@ class Engine:
         LIB.call("engine_resumed", self.handle, ctypes.byref(resumed))
         return int(resumed.step) if resumed.resumed else None
 
-    def save(self, folder: str | os.PathLike[str], keep: int = 2, data_position: int = 0, healthy: bool = True) -> str:
+    def save(self, folder: str | os.PathLike[str], keep: int = 2, data_position: int = 0, healthy: bool = True,
+             files: Mapping[str, bytes] | None = None) -> str:
         """Saves a checkpoint and returns its folder. geminid-train reads it, too. ``healthy``: False if the last loss or
-        gradient norm was not finite; the newest healthy checkpoint in the folder is never removed."""
-        path = ctypes.c_void_p()
+        gradient norm was not finite; the newest healthy checkpoint in the folder is never removed. ``files``: small files that
+        rank 0 writes beside the weights, by name."""
         options = LIB.filled(_structs.SaveOptions)
         options.keep, options.data_position, options.health = keep, data_position, 0 if healthy else 1
-        LIB.call("engine_save_with", self.handle, str(folder).encode("utf-8"), ctypes.byref(options),
-                 ctypes.byref(path))
-        try:
-            return ctypes.string_at(path.value or 0).decode("utf-8")
-        finally:
-            LIB.dll.geminid_free(path)
+        names, contents = [name.encode("utf-8") for name in files or ()], list((files or {}).values())
+        options.file_names = (ctypes.c_char_p * len(names))(*names)
+        options.file_contents = (ctypes.c_char_p * len(names))(*contents)
+        options.file_bytes = (ctypes.c_size_t * len(names))(*map(len, contents))
+        options.file_count = len(names)
+        return LIB.text("engine_save_with", self.handle, str(folder).encode("utf-8"), ctypes.byref(options))
 
     def load(self, folder: str | os.PathLike[str]) -> int:
         """Loads a checkpoint and returns the data position that was saved with it."""

@@ -1,8 +1,10 @@
-"""rank_program.py FOLDER [different | alone]: one rank of a job. It trains on its half of each batch and writes its findings.
-With `different` it begins with a value that the other ranks do not have. With `alone` rank 0 evaluates and the other does not."""
+"""rank_program.py FOLDER [different | alone | saves]: one rank of a job. It trains on its half of each batch and writes its
+findings. With `different` it begins with a value that the other ranks do not have. With `alone` rank 0 evaluates and the other
+does not. With `saves` both save, and later rank 0 saves alone."""
 
 import os
 import sys
+import time
 
 import torch
 
@@ -34,6 +36,19 @@ def alone(twin, ranks):
         torch.save({"error": str(problem)}, os.path.join(sys.argv[1], f"rank{ranks.rank}.pt"))
 
 
+def saves_alone(twin, ranks):
+    one_batch(twin, 0)
+    geminid.torch.save(twin.model, os.path.join(sys.argv[1], "run"))
+    began = time.monotonic()
+    try:
+        if ranks.rank == 0:
+            geminid.torch.save(twin.model, os.path.join(sys.argv[1], "run"))
+        one_batch(twin, 1)
+    except errors.GeminidError as problem:
+        torch.save({"error": str(problem), "seconds": time.monotonic() - began},
+                   os.path.join(sys.argv[1], f"rank{ranks.rank}.pt"))
+
+
 def main():
     torch.set_num_threads(1)
     ranks = Ranks()
@@ -45,6 +60,8 @@ def main():
     twin = twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), session=session, ranks=ranks))
     if "alone" in sys.argv:
         return alone(twin, ranks)
+    if "saves" in sys.argv:
+        return saves_alone(twin, ranks)
     for number in range(5):
         if number == 4:
             with geminid.torch.full(twin.model.norm), torch.no_grad():

@@ -72,3 +72,13 @@ def test_ranks_that_call_other_modules_are_told_what_each_did_and_what_a_script_
     for rank in run_ranks(tmp_path, "alone"):
         assert re.search(r"This rank (gathered|added the gradient of) '[\w.]+'.*same modules in the same order on all ranks.*evaluation",
                          rank["error"]), rank["error"]
+
+
+def test_a_save_on_one_rank_alone_is_named_on_both_within_seconds(tmp_path):
+    first, second = run_ranks(tmp_path, "saves")
+    for rank in (first, second):
+        for words in ("ranks disagree", "rank 0 called Barrier for saving a checkpoint", "rank 1 called AllGather"):
+            assert words in rank["error"], rank["error"]
+        assert rank["seconds"] < 50  # less than any timeout of ranks
+    assert "This rank called geminid.torch.save" in first["error"]
+    assert re.search(r"This rank gathered '[\w.]+'", second["error"]), second["error"]

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -402,6 +404,67 @@ TEST_F(SaveTest, OptionsThatMeanNothing_AreRefusedByName) {
   EXPECT_THAT(Message(), HasSubstr("adopts"));
   EXPECT_EQ(geminid_engine_save_with(engine_, folder_.c_str(), nullptr, nullptr, error_),
             GEMINID_INVALID_ARGUMENT);
+}
+
+TEST_F(SaveTest, Files_AreBesideTheWeightsAndCoveredByChecksums) {
+  const char* const names[] = {"torch.pt", "empty"};
+  const std::string contents("a\0b\n", 4);
+  const void* const places[] = {contents.data(), nullptr};
+  const size_t sizes[] = {contents.size(), 0};
+  geminid_save_options options = Options();
+  options.file_names = names;
+  options.file_contents = places;
+  options.file_bytes = sizes;
+  options.file_count = 2;
+  ASSERT_NO_FATAL_FAILURE(Save(options));
+  const std::string file = folder_ + "/step-000000001/torch.pt";
+  std::ifstream saved(file, std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(saved), {}), contents);
+  EXPECT_TRUE(Has("step-000000001/empty"));
+  std::ofstream(file, std::ios::binary) << std::string("a\0c\n", 4);
+  geminid_engine_free(&engine_);
+  ASSERT_NO_FATAL_FAILURE(MakeEngine());
+  EXPECT_EQ(geminid_engine_load(engine_, folder_.c_str(), nullptr, error_), GEMINID_DATA_LOSS);
+  EXPECT_THAT(Message(), HasSubstr("torch.pt"));
+}
+
+// A program that was built with the header of a version without files.
+TEST_F(SaveTest, OptionsOfAnOlderHeader_SaveWithoutFiles) {
+  geminid_save_options options = Options();
+  options.struct_size = offsetof(geminid_save_options, file_names);
+  options.file_count = 7;  // whatever lies behind the older struct
+  ASSERT_NO_FATAL_FAILURE(Save(options));
+  EXPECT_TRUE(Has("step-000000001"));
+}
+
+TEST_F(SaveTest, FileThatWouldLeaveTheCheckpoint_IsRefusedByName) {
+  geminid_save_options options = Options();
+  const void* const contents[] = {"x", "x"};
+  const size_t sizes[] = {1, 1};
+  const auto refused = [&](std::vector<const char*> names) {
+    options.file_names = names.data();
+    options.file_contents = contents;
+    options.file_bytes = sizes;
+    options.file_count = names.size();
+    EXPECT_EQ(geminid_engine_save_with(engine_, folder_.c_str(), &options, nullptr, error_),
+              GEMINID_INVALID_ARGUMENT);
+    EXPECT_THAT(Message(), HasSubstr("file_names has '"));
+  };
+  for (const char* name : {"", "..", "../x", "a/b", "a\nb"}) refused({name});
+  refused({"twice", "twice"});
+  EXPECT_FALSE(Has("step-000000000"));
+}
+
+TEST_F(SaveTest, NewestCheckpoint_IsTheOneThatIsLoaded) {
+  char* path = nullptr;
+  EXPECT_EQ(geminid_newest_checkpoint(folder_.c_str(), &path, error_), GEMINID_NOT_FOUND);
+  geminid_save_options options = Options();
+  ASSERT_NO_FATAL_FAILURE(Save(options));
+  options.health = GEMINID_DIVERGED;
+  ASSERT_NO_FATAL_FAILURE(Save(options));
+  ASSERT_EQ(geminid_newest_checkpoint(folder_.c_str(), &path, error_), GEMINID_OK) << Message();
+  EXPECT_EQ(std::string(path), folder_ + "/step-000000001");
+  geminid_free(path);
 }
 
 // A mistyped folder costs nothing of what was trained.

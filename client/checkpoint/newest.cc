@@ -37,6 +37,21 @@ bool IsWhole(const std::string& checkpoint) {
   return written.ok() && CheckedFiles::Open(checkpoint, *std::move(written)).ok();
 }
 
+absl::Status NoCheckpoint(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (name.starts_with("step-")) {
+    return absl::NotFoundError(absl::StrCat("'", folder, "' holds no checkpoint: it lacks ",
+                                            kRecordName,
+                                            "; move this folder away to begin anew, or give "
+                                            "the folder of another checkpoint"));
+  }
+  return absl::NotFoundError(
+      absl::StrCat("'", folder, "' holds no checkpoint: it has neither ", kRecordName,
+                   " nor folders of steps, such as ", NameOfStep(20),
+                   "; give the folder that the run saved to, or one of its steps"));
+}
+
 }  // namespace
 
 bool HasRecord(const std::string& checkpoint) {
@@ -54,10 +69,7 @@ bool IsHealthy(const std::string& checkpoint) {
 absl::StatusOr<ChosenCheckpoint> ChooseNewest(const std::string& folder) {
   if (HasRecord(folder)) return ChosenCheckpoint{folder, "", ""};
   GEMINID_ASSIGN_OR_RETURN(std::vector<std::string> names, FinishedIn(folder));
-  if (names.empty()) {
-    return absl::NotFoundError(absl::StrCat("'", folder, "' holds no checkpoint: it has neither ",
-                                            kRecordName, " nor folders called ", NameOfStep(0)));
-  }
+  if (names.empty()) return NoCheckpoint(folder);
   const auto path_of = [&](const std::string& name) { return absl::StrCat(folder, "/", name); };
   const auto has_record = [&](const std::string& name) { return HasRecord(path_of(name)); };
   std::string without_record;

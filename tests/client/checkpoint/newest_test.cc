@@ -76,6 +76,26 @@ TEST_F(Newest_Checkpoint, BesideFoldersWithoutARecord_IsTheLastThatHasOne) {
   EXPECT_EQ(Choose().without_record, "");
 }
 
+TEST_F(Newest_Checkpoint, WithoutARecord_SaysWhatToDoNext) {
+  folder_.Write(absl::StrCat(NameOfStep(5), "/other"), "");
+  for (const std::string& path : {PathOf(5), PathOf(5) + "/"}) {
+    const absl::Status status = ChooseNewest(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(status.message()),
+                testing::EndsWith("it lacks state.json; move this folder away to begin anew, or "
+                                  "give the folder of another checkpoint"));
+  }
+}
+
+TEST_F(Newest_Checkpoint, OfAFolderWithoutSteps_SaysWhatToGive) {
+  const absl::Status status = ChooseNewest(folder_.path()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              testing::EndsWith("it has neither state.json nor folders of steps, such as "
+                                "step-000000020; give the folder that the run saved to, or one of "
+                                "its steps"));
+}
+
 TEST_F(Newest_Checkpoint, BeforeOneThatIsDamaged_IsTheLastWholeOne) {
   const auto finish = [&](uint64_t step) {
     Save(step, true);

@@ -31,7 +31,8 @@ enum class Fill {
   kUnlessShape,       // --model and --family name a shape of their own
   kWithTheOptimizer,  // unless another optimizer is chosen
   kWithTheSchedule,
-  kWithTheRank,  // of the adapters
+  kWithTheRank,     // of the adapters
+  kUnlessBackward,  // --update auto chooses `backward` wherever the other flags allow it
 };
 
 std::string Text(uint64_t number) { return absl::StrCat(number); }
@@ -178,6 +179,8 @@ constexpr Term kTerms[] = {
     Refused("state-dtype", &Flags::state_dtype, [](O o) { return Text(Name(o.zero.state_type)); }),
     Taken("clip-norm", &Flags::clip_norm, [](O o) { return Text(o.zero.clip_norm); }),
     Taken("loss-scale", &Flags::loss_scale, LossScaleOf),
+    Taken("update", &Flags::update, [](O o) { return Text(Name(o.zero.update)); })
+        .Filled(Fill::kUnlessBackward),
     Usual("steps", &Flags::steps, [](O o) { return Text(o.schedule.steps); }),
     Usual("epochs", &Flags::epochs, [](O o) { return IfAny(o.epochs); }),
     Taken("schedule", &Flags::schedule, [](O o) { return Text(Name(o.schedule.shape)); }),
@@ -291,7 +294,7 @@ void FillFlags(const RunTerms& was, const std::function<bool(const std::string& 
     const std::string* const before = Find(was, name);
     return !given(absl::StrCat("--", name)) || (before != nullptr && *before == now);
   };
-  const auto suits = [&](Fill fill) {
+  const auto suits = [&](Fill fill, const std::string& before) {
     switch (fill) {
       case Fill::kNever:
         return false;
@@ -305,12 +308,14 @@ void FillFlags(const RunTerms& was, const std::function<bool(const std::string& 
         return is_same("schedule", flags->schedule);
       case Fill::kWithTheRank:
         return is_same("lora-rank", flags->lora_rank);
+      case Fill::kUnlessBackward:
+        return before != Name(zero::UpdateTime::kInBackward);
     }
     return false;
   };
   for (const Term& term : AllTerms()) {
     const std::string* const before = Find(was, term.name);
-    if (before == nullptr || before->empty() || !suits(term.fill)) continue;
+    if (before == nullptr || before->empty() || !suits(term.fill, *before)) continue;
     if (!given(absl::StrCat("--", term.name))) flags->*term.flag = *before;
   }
 }

@@ -84,6 +84,8 @@ TEST(ResumedWithoutFlags, IsTheSameRun) {
            Tiny() + Words{"--batch", "6", "--accumulate", "auto:2:16"},
            Tiny() + Words{"--accumulate", "auto:1:16", "--update-cost", "12.5"},
            Tiny() + Words{"--loss-scale", "dynamic", "--clip-norm", "0.5"},
+           Tiny() + Words{"--clip-norm", "0"},
+           Tiny() + Words{"--clip-norm", "0", "--update", "step"},
            Tiny() + Words{"--epochs", "3"},
            Tiny() + Words{"--epochs", "2", "--sampling", "sequential", "--schedule", "one-cycle"},
            Tiny() + Words{"--steps", "30", "--sampling", "shuffle"},
@@ -156,6 +158,22 @@ TEST(ResumedWithChanges, ThatAreACourse_SaysEachOnce) {
               ElementsAre("--dropout was 0 and is 0.5", "--clip-norm was 1 and is 0",
                           "--loss-scale was none and is dynamic", "--lr was 0.0006 and is 0.001",
                           "--accumulate was 2 and is 1", "--weight-decay was 0.1 and is 0"));
+}
+
+TEST(ResumedWithChanges, OfTheTimeOfUpdates_AreTakenAndSaid) {
+  using zero::UpdateTime;
+  const SavedRun after(Tiny() + Words{"--clip-norm", "0", "--update", "step"});
+  EXPECT_EQ(after.Resume({})->zero.update, UpdateTime::kAfterStep);
+  const absl::StatusOr<TrainOptions> backward = after.Resume({"--update", "backward"});
+  ASSERT_TRUE(backward.ok()) << backward.status();
+  EXPECT_THAT(backward->resumed->taken, ElementsAre("--update was step and is backward"));
+
+  const SavedRun within(Tiny() + Words{"--clip-norm", "0"});
+  EXPECT_EQ(within.Resume({})->zero.update, UpdateTime::kInBackward);
+  const absl::StatusOr<TrainOptions> clipped = within.Resume({"--clip-norm", "1"});
+  ASSERT_TRUE(clipped.ok()) << clipped.status();
+  EXPECT_THAT(clipped->resumed->taken,
+              ElementsAre("--clip-norm was 0 and is 1", "--update was backward and is step"));
 }
 
 TEST(ResumedWithChanges, OfAFallingSchedule_SaysThatItsStepsCount) {

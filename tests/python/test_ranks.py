@@ -70,7 +70,8 @@ def test_ranks_that_begin_with_different_values_are_refused_by_name(tmp_path):
 
 def test_ranks_that_call_other_modules_are_told_what_each_did_and_what_a_script_has_to_do(tmp_path):
     for rank in run_ranks(tmp_path, "alone"):
-        assert re.search(r"This rank (gathered|added the gradient of) '[\w.]+'.*same modules in the same order on all ranks.*evaluation",
+        assert re.search(r"This rank (gathered|added the gradient of) '[\w.]+'.*same modules in the same order on all ranks"
+                         ".*evaluation.*DistributedSampler",
                          rank["error"]), rank["error"]
 
 

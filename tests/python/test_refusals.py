@@ -398,6 +398,14 @@ def test_disabled_hands_back_what_it_was_given(monkeypatch):
     assert type(model.norm.weight) is torch.nn.Parameter
 
 
+def test_disabled_save_and_load_say_how_pytorch_saves(monkeypatch, tmp_path):
+    monkeypatch.setenv("GEMINID_DISABLE", "1")
+    model = make("gpt")
+    for call in (geminid.torch.save, geminid.torch.load):
+        with pytest.raises(errors.InvalidArgument, match=r"GEMINID_DISABLE=1 leaves.*torch\.save\(model\.state_dict\(\), FILE"):
+            call(model, tmp_path)
+
+
 def test_models_are_not_pickled(both):
     model = both[1].model
     for whole in (model, model.blocks[0]):

@@ -39,7 +39,9 @@ def add_advice(problem: BaseException, did: str) -> None:
     """Adds to an error of ranks that make different calls what this rank did, and what a script has to do."""
     if "ranks disagree" in str(problem):
         problem.args = (f"{problem}. This rank {did}. The script must call the same modules in the same order on all ranks, and "
-                        "so it must state_dict(), geminid.torch.save, evaluation, clip_grad_norm_ and optimizer.step()", *problem.args[1:])
+                        "so it must state_dict(), geminid.torch.save, evaluation, clip_grad_norm_ and optimizer.step(). "
+                        "Ranks also need equally many batches: give the DataLoader a DistributedSampler, or drop_last=True",
+                        *problem.args[1:])
 
 
 def in_backward() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from typing import Any, Protocol
@@ -39,9 +40,11 @@ def find_keeper(model: torch.nn.Module) -> Any | None:
 def keeper_of(model: torch.nn.Module) -> Any:
     """As find_keeper, but raises InvalidArgument if nothing is prepared."""
     keeper = find_keeper(model)
+    if keeper is None and os.environ.get("GEMINID_DISABLE") == "1":
+        raise InvalidArgument(f"GEMINID_DISABLE=1 leaves this {type(model).__name__} to PyTorch, so it has no engine: save it by "
+                              "torch.save(model.state_dict(), FILE), or unset GEMINID_DISABLE")
     if keeper is None:
-        raise InvalidArgument(f"this {type(model).__name__} is not prepared: call geminid.torch.prepare first, and unset "
-                              "GEMINID_DISABLE where it is 1")
+        raise InvalidArgument(f"this {type(model).__name__} is not prepared: call geminid.torch.prepare first")
     return keeper
 
 

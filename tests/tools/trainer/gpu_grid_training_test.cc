@@ -79,8 +79,10 @@ TEST_P(GpuGridArenas, OfAnySizeAndWithWhatIsComputedAgain_GiveTheSameBits) {
   ExpectMemoryBack();
 }
 
+class GpuGridSizes : public GpuGridTraining {};
+
 // What layers work in is the arena's, so a run that is refused says a size that is enough.
-TEST_P(GpuGridArenas, ThatAreTooSmall_AreRefusedWithASizeThatTrains) {
+TEST_P(GpuGridSizes, OfArenasThatAreTooSmall_AreRefusedWithASizeThatTrains) {
   for (const char* mesh : kMeshes) {
     SCOPED_TRACE(mesh);
     const Words& model = mesh == kMeshes[0] ? kGpt2 : kLlama;
@@ -177,6 +179,7 @@ TEST_P(GpuGridTrainingBesideADaemon, KilledRank_IsNamedAndEndsTheOthersWithinTwo
 
 INSTANTIATE_TEST_SUITE_P(Products, GpuGridTraining, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuGridArenas, ::testing::ValuesIn(QuickProducts()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuGridSizes, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuGridMeshes, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuGridTrainingBesideADaemon,
                          ::testing::Values(Products::kLibrary), NameOf);

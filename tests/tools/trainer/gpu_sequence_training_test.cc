@@ -89,8 +89,10 @@ TEST_P(GpuSequenceArenas, ThatAreTooSmall_AreRefusedWithASizeThatTrains) {
   ExpectMemoryBack();
 }
 
+class GpuRingArenas : public GpuSequenceTraining {};
+
 // The weights of a rank are more than an arena of 1 MiB.
-TEST_P(GpuSequenceArenas, OfAnySizeAndWithWhatIsComputedAgain_GiveARingTheSameBits) {
+TEST_P(GpuRingArenas, OfAnySizeAndWithWhatIsComputedAgain_GiveTheSameBits) {
   const Words run = With(kLlama, {"--hidden", "128", "--layers", "7", "--steps", "2"});
   const nlohmann::json free = TrainThere(run, "sequence=ring:2");
   EXPECT_EQ(free["everything_fits"], true);
@@ -138,6 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Products, GpuSequenceTraining, ::testing::ValuesIn(Quic
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuSequenceGrids, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuSequenceArenas, ::testing::ValuesIn(QuickProducts()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuRingArenas, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuSequenceTrainingBesideADaemon,
                          ::testing::Values(Products::kLibrary), NameOf);
 

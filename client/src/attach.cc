@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -25,7 +26,19 @@ absl::Status NoDaemon(const std::string& socket, const std::string& why) {
                    socket, "`, or unset GEMINID_SOCKET to have a private one started"));
 }
 
+// The daemon makes a socket at the path itself, too. Another file there is the reader's mistake.
+bool IsNoSocket(const std::string& path) {
+  struct stat found = {};
+  return stat(path.c_str(), &found) == 0 && !S_ISSOCK(found.st_mode);
+}
+
 absl::Status ConnectFailed(const std::string& socket) {
+  if (errno == ENOENT && IsNoSocket(socket)) {
+    return absl::UnavailableError(
+        absl::StrCat("no daemon serves ", socket,
+                     ": that file or folder is not a socket; set GEMINID_SOCKET to the path that "
+                     "the daemon has as --socket, or unset it to have a private one started"));
+  }
   if (errno == ENOENT || errno == ECONNREFUSED) return NoDaemon(socket, std::strerror(errno));
   if (errno == EACCES || errno == EPERM) {
     return absl::PermissionDeniedError(

@@ -46,6 +46,7 @@ int Main(int argc, char** argv) {
   base::PrepareStandardStreams();
   CLI::App app("Holds the memory of one GPU for geminid, which starts this program.",
                "geminid-agent");
+  app.set_version_flag("--version", "geminid-agent " GEMINID_VERSION);
   std::string gpu;
   bool probe = false;
   app.add_option("--gpu", gpu, "UUID of the GPU; only geminid gives this flag");

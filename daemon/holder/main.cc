@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -48,6 +47,7 @@ Options:
   --socket PATH               Path of that listener; this program ends when the path is removed
   --patience-ms MS=0          How long to wait for the next daemon
   --until PID                 End without a daemon as soon as this process has ended
+  --version                   Print the version and end
   --help                      Print this and end
 )";
 
@@ -223,9 +223,11 @@ class Holder {
 
 int main(int argc, char** argv) {
   geminid::base::PrepareStandardStreams();
-  if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
-    const bool written =
-        std::fputs(geminid::holder::kHelp, stdout) >= 0 && std::fflush(stdout) == 0;
+  const std::string word = argc == 2 ? argv[1] : "";
+  if (word == "--help" || word == "--version") {
+    const char* const text =
+        word == "--help" ? geminid::holder::kHelp : "geminid-holder " GEMINID_VERSION "\n";
+    const bool written = std::fputs(text, stdout) >= 0 && std::fflush(stdout) == 0;
     return written ? geminid::base::kDaemonExitOk : geminid::base::kDaemonExitInternal;
   }
   geminid::holder::CommandLine line;

@@ -23,6 +23,10 @@ int Main(const std::vector<std::string>& arguments) {
     std::cout << Usage();
     return base::kExitOk;
   }
+  if (options.version) {
+    std::cout << "geminid-gpu-verify " GEMINID_VERSION "\n";
+    return base::kExitOk;
+  }
   if (options.list) {
     for (const Probe& probe : options.probes) {
       std::cout << probe.id << "\t" << probe.question << "\n";

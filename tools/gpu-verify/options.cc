@@ -51,6 +51,8 @@ bool ParseOptions(const std::vector<std::string>& arguments, const std::vector<P
     const std::string& argument = arguments[i];
     if (argument == "--help" || argument == "-h") {
       options->help = true;
+    } else if (argument == "--version") {
+      options->version = true;
     } else if (argument == "--list") {
       options->list = true;
     } else if (argument == "--quick") {
@@ -97,6 +99,7 @@ question: the figure, and pass, fail or not applicable. Without an ID it answers
   --json FILE      also write the results to FILE, anew after each question
   --device N       the GPU to use, counted as CUDA does (default 0)
   --limit SECONDS  end of the whole run; questions left then fail as not run
+  --version        print the version and end
   --help           print this and end
 
 Exit status: 0 nothing failed, 8 something failed, 2 usage, 3 no usable driver or GPU.

@@ -11,6 +11,7 @@ namespace geminid::gpu_verify {
 
 struct Options {
   bool help = false;
+  bool version = false;
   bool list = false;
   bool quick = false;
   int device = 0;

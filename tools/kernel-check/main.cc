@@ -50,6 +50,7 @@ constexpr const char* kHelp =
     "                    and judge no rate; such small ones are run with --no-timing, too\n"
     "  --only TEXT       the checks whose names have TEXT in them\n"
     "  --list            name the checks and exit\n"
+    "  --version         print the version and exit\n"
     "\n"
     "Exit status: 0 all agree, 8 some differ or are too slow, 2 usage, 3 there is no CUDA "
     "device.\n";
@@ -141,8 +142,9 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
       ++i;
     } else if (std::strcmp(argv[i], "--list") == 0) {
       flags->list = true;
-    } else if (std::strcmp(argv[i], "--help") == 0) {
-      std::fputs(kHelp, stdout);
+    } else if (std::strcmp(argv[i], "--help") == 0 || std::strcmp(argv[i], "--version") == 0) {
+      const bool help = std::strcmp(argv[i], "--help") == 0;
+      std::fputs(help ? kHelp : "geminid-kernel-check " GEMINID_VERSION "\n", stdout);
       *exit_code = base::kExitOk;
       return false;
     } else {

@@ -134,6 +134,14 @@ absl::Status Engine::Refuse(const Session& session, Account account, uint64_t by
   // Pools and arenas are separate files: whatever is free is free in one piece.
   refusal.largest_hole_bytes = refusal.free_bytes;
   const bool of_host = account.tier == Tier::kHost;
+  // Without other jobs and guarantees, all promised memory is that of this job's ranks.
+  const bool alone =
+      quota_.GuaranteedTenants().empty() && std::ranges::all_of(sessions_, [&](const auto& one) {
+        return one.second->spec.job == session.spec.job && one.second->spec.tenant == tenant;
+      });
+  const std::string configure =
+      absl::StrCat("raise ", of_host ? "host_memory" : "device_memory (or the device's line)",
+                   " in the daemon's configuration");
   if (tenant_free < left) {
     refusal.limit = absl::StrCat("tenant ", tenant, " may have ",
                                  base::FormatBytes(quota_.LimitBytes(tenant, account)));
@@ -141,17 +149,18 @@ absl::Status Engine::Refuse(const Session& session, Account account, uint64_t by
         absl::StrCat("end another job of ", tenant, ", ask for less, or raise ",
                      LimitName(account.tier), " of its quota in the daemon's configuration");
   } else if (left < totals.free_bytes) {
-    refusal.limit = absl::StrCat("of ", base::FormatBytes(totals.free_bytes), " free, ",
-                                 base::FormatBytes(totals.free_bytes - left),
-                                 " are promised to other jobs or guaranteed to other tenants");
-    refusal.advice = "end another job, ask for less, or wait in the queue";
+    refusal.limit =
+        absl::StrCat("of ", base::FormatBytes(totals.free_bytes), " free, ",
+                     base::FormatBytes(totals.free_bytes - left),
+                     alone ? " are promised to the other ranks of this job"
+                           : " are promised to other jobs or guaranteed to other tenants");
+    refusal.advice = alone ? absl::StrCat("use fewer ranks, ask for less, or ", configure)
+                           : "end another job, ask for less, or wait in the queue";
   } else {
     refusal.limit =
         absl::StrCat("the daemon may hand out ", base::FormatBytes(totals.capacity_bytes));
-    refusal.advice =
-        absl::StrCat("end another job, ask for less, ", AdviseOtherDevice(account, bytes),
-                     "or raise ", of_host ? "host_memory" : "device_memory (or the device's line)",
-                     " in the daemon's configuration");
+    refusal.advice = absl::StrCat(alone ? "" : "end another job, ", "ask for less, ",
+                                  AdviseOtherDevice(account, bytes), "or ", configure);
   }
   return ToStatus(refusal);
 }

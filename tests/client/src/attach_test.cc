@@ -150,6 +150,16 @@ absl::StatusOr<ReceivedWelcome> Attach(const std::string& socket,
   return connection->SayHello(shm::Hello{});
 }
 
+TEST(Attach, ToAPlainFile_SaysThatItIsNoSocket) {
+  const base::TemporaryFolder folder;
+  folder.Write("text", "words");
+  const absl::Status status = Attach(folder / "text").status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("that file or folder is not a socket; set GEMINID_SOCKET to"),
+                    ::testing::Not(HasSubstr("No such file"))));
+}
+
 TEST(Attach, FiveDescriptors_Arrive) {
   FakeListener listener([](int connection) {
     const shm::Welcome welcome = GoodWelcome();

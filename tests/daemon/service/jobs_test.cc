@@ -23,6 +23,7 @@ using ::geminid::testing::GoodHello;
 using ::geminid::testing::RawClient;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
@@ -152,6 +153,19 @@ TEST_F(Jobs, WhatWasPromisedToAJob_NobodyElseGets) {
               AllOf(HasSubstr("free 16.0 MiB"), HasSubstr("48.0 MiB are promised to other jobs")));
   EXPECT_TRUE(MakeArena(*waiting, 48 * kMiB).ok());
   EXPECT_TRUE(MakeArena(*other, 16 * kMiB).ok());
+}
+
+TEST_F(Jobs, RefusalOfTheOnlyJob_SpeaksOfItsRanksAndOfNoOtherJob) {
+  const auto first = Attach("alone", 0, 2);
+  const auto second = Attach("alone", 1, 2);
+  ASSERT_TRUE(Admit(*first, Ask(24 * kMiB, 2)).ok());
+  ASSERT_TRUE(Admit(*second, Ask(24 * kMiB, 2)).ok());
+  const grpc::Status refused = MakeArena(*second, 48 * kMiB);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(),
+              AllOf(HasSubstr("24.0 MiB are promised to the other ranks of this job"),
+                    HasSubstr("use fewer ranks, ask for less, or raise device_memory"),
+                    Not(HasSubstr("tenants")), Not(HasSubstr("queue"))));
 }
 
 TEST_F(Jobs, JobThatDoesNotFitNow_WaitsForTheOthersEnd) {

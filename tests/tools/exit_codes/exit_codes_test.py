@@ -56,6 +56,14 @@ class Programs(unittest.TestCase):
             self.assertNotEqual(done.stderr.strip(), "", command)
         return done
 
+    def test_version_of_every_program_is_its_name_and_the_trees_version(self):
+        tree = re.search(r"project\(geminid VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        helpers = [name for name in ("geminid-agent", "geminid-holder") if (BIN / name).exists()]
+        for name in [DAEMON, *helpers, *TOOLS]:
+            if name != "geminictl":  # `geminictl version` is a table
+                code = "kExitOk" if name in TOOLS else "kDaemonExitOk"
+                self.assertEqual(self.expect(code, name, "--version").stdout, f"{name} {tree}\n")
+
     def train(self, *arguments):
         return ("geminid-train", "--model", "gpt2-tiny", "--text", self.text, "--steps", "1",
                 *arguments)

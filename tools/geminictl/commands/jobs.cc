@@ -146,7 +146,34 @@ absl::StatusOr<v1::ScaleRequest> AskToScale(const Context& context, DaemonClient
   }
 }
 
+// Says it once. A daemon that cannot list its jobs ends no wait.
+void SayWhyScaleWaits(const Context& context, DaemonClient* client, const v1::ScaleRequest& scale,
+                      bool* said) {
+  if (*said) return;
+  const absl::StatusOr<v1::ListJobsResponse> jobs = client->ListJobs();
+  const std::string why = jobs.ok() ? WhyScaleWaits(*jobs, scale) : "";
+  if (why.empty()) return;
+  *context.err << "geminictl: job " << Printable(scale.job()) << " is " << why << '\n'
+               << std::flush;
+  *said = true;
+}
+
 }  // namespace
+
+std::string WhyScaleWaits(const v1::ListJobsResponse& jobs, const v1::ScaleRequest& scale) {
+  for (const v1::JobInfo& job : jobs.jobs()) {
+    if (job.job() != scale.job() || job.tenant() != scale.tenant()) continue;
+    if (job.held()) {
+      return absl::StrCat(
+          "evicted, and takes the request when it is back; 'geminictl evict --undo ",
+          Printable(job.job()), "' lets it go on");
+    }
+    if (Waits(job) || job.state() == "preempted") {
+      return absl::StrCat(job.state(), ", and takes the request when it runs again");
+    }
+  }
+  return "";
+}
 
 std::string DescribeJobs(const v1::ListJobsResponse& jobs, const Style& style) {
   Table table({{"TENANT"},
@@ -262,7 +289,9 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) 
                      Printable(options.job), " for ", base::Counted(scale.ranks(), "rank"),
                      " where it is; update the daemon"));
   }
+  bool said_why = false;
   while (scale.state() != "done" && scale.state() != "refused") {
+    if (scale.state() == "asked") SayWhyScaleWaits(context, client.get(), scale, &said_why);
     if (base::MonotonicNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
           "after ", absl::FormatDuration(options.wait_at_most), " job ", Printable(options.job),

@@ -34,6 +34,10 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options);
 // Asks on a terminal. Without a terminal it needs `yes`, else INVALID_ARGUMENT.
 absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options);
 
+// Why the job of this request cannot answer yet, as in "evicted, and takes the request when it is
+// back". Empty: it runs, or is not listed.
+std::string WhyScaleWaits(const v1::ListJobsResponse& jobs, const v1::ScaleRequest& scale);
+
 // The table of ls jobs.
 std::string DescribeJobs(const v1::ListJobsResponse& jobs, const Style& style);
 

@@ -54,10 +54,7 @@ def train(ranks, at, resume=True, load=None, save=None, **options):
     run = geminid.torch.resume(model, scheduler, counter)
     if load is not None and not run.resumed:
         folder, first = load
-        geminid.torch.load(model, folder)
-        for _ in range(first):
-            scheduler.step()
-        optimizer.param_groups[0]["lr"] = scheduler.get_last_lr()[0]
+        geminid.torch.load(model, folder, scheduler)
     for step in run.range(first, STEPS) if first else run.range(STEPS):
         tokens = share(step, ranks.rank, ranks.world_size)
         at("begun", step)
@@ -72,7 +69,7 @@ def train(ranks, at, resume=True, load=None, save=None, **options):
         counter.steps += 1
         at("done", step)
         if save is not None and step + 1 == save[1]:
-            geminid.torch.save(model, save[0])
+            geminid.torch.save(model, save[0], scheduler)
             break
     return {"losses": losses, "state": model.state_dict(), "rate": scheduler.get_last_lr(), "steps": counter.steps,
             "resumed": run.resumed, "before": run.ranks_before, "step": run.step}

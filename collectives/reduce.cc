@@ -277,22 +277,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace geminid::collectives {
 
-HWY_EXPORT(ReduceTarget);
-HWY_EXPORT(WidenTarget);
-HWY_EXPORT(NarrowTarget);
-
 void ReduceInOrder(std::span<const std::byte* const> inputs, std::byte* out, size_t count,
                    DType dtype, ReduceOp op, double scale) {
-  HWY_DYNAMIC_DISPATCH(ReduceTarget)
+  GEMINID_KERNEL_LOOP(ReduceTarget)
   (inputs.data(), inputs.size(), out, count, dtype, op, scale);
 }
 
 void WidenToFloat(const std::byte* in, float* out, size_t count, DType dtype) {
-  HWY_DYNAMIC_DISPATCH(WidenTarget)(in, out, count, dtype);
+  GEMINID_KERNEL_LOOP(WidenTarget)(in, out, count, dtype);
 }
 
 void NarrowFromFloat(const float* in, std::byte* out, size_t count, DType dtype) {
-  HWY_DYNAMIC_DISPATCH(NarrowTarget)(in, out, count, dtype);
+  GEMINID_KERNEL_LOOP(NarrowTarget)(in, out, count, dtype);
 }
 
 }  // namespace geminid::collectives

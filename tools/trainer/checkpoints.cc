@@ -244,7 +244,9 @@ absl::Status Checkpoints::Export() {
 
 absl::StatusOr<std::string> Checkpoints::Finish() {
   if (saver_ == nullptr) return std::string();
+  awaits_save_ = true;
   absl::StatusOr<std::string> saved = saver_->Wait();
+  awaits_save_ = false;
   if (!saved.ok()) return WithPath("--save", options_.save, saved.status());
   return saved;
 }

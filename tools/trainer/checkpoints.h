@@ -3,6 +3,7 @@
 #ifndef GEMINID_TOOLS_TRAINER_CHECKPOINTS_H_
 #define GEMINID_TOOLS_TRAINER_CHECKPOINTS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -67,6 +68,8 @@ class Checkpoints {
 
   // Waits for the save in progress. If it has failed, the first rank warns.
   void AwaitSave();
+  // Whether a call of another thread waits for a save. For any thread.
+  bool awaits_save() const { return awaits_save_; }
 
   std::optional<uint64_t> saved() const { return saved_; }  // the newest step whose save began
   // The health of the state that the run began with, as far as it is known.
@@ -92,6 +95,7 @@ class Checkpoints {
   const Warn warn_;
   RunDescription run_;
   std::unique_ptr<checkpoint::Saver> saver_;
+  std::atomic<bool> awaits_save_ = false;
   std::optional<uint64_t> saved_;
   bool began_in_memory_ = false;
   checkpoint::Health health_ = checkpoint::Health::kHealthy;  // of the state it began with

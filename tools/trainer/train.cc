@@ -96,7 +96,9 @@ class RankTrainer {
 
   absl::Status RunConnected() {
     GEMINID_RETURN_IF_ERROR(Prepare());
-    const EndWatch watch = ExitAtEnd(*rank_.session, context_.write_stderr);
+    const EndWatch watch = ExitAtEnd(
+        *rank_.session, [this] { return checkpoints_->awaits_save(); }, options_.timeout,
+        context_.write_stderr);
     GEMINID_RETURN_IF_ERROR(EndWithOtherData());
     GEMINID_RETURN_IF_ERROR(reporter_.OpenLog());
     SetNothingToSave(false);

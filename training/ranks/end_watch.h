@@ -20,12 +20,13 @@ class EndWatch {
   struct Times {
     absl::Duration pause = absl::Milliseconds(100);  // between two questions
     absl::Duration grace = absl::ZeroDuration();     // for the rank to end by itself
+    absl::Duration save = absl::ZeroDuration();      // beyond `grace`, while the rank awaits a save
   };
   // `ended` returns an error once the run is to end. If this object still lives after the grace
-  // time, `end` gets that error, once. Both are called on the thread of this object, and neither
-  // after its destruction.
-  EndWatch(std::function<absl::Status()> ended, std::function<void(const absl::Status&)> end,
-           Times times);
+  // time, and the rank does not await a save, `end` gets that error, once. `end` and `awaits_save`
+  // are called on the thread of this object, as `ended` is, and none after its destruction.
+  EndWatch(std::function<absl::Status()> ended, std::function<bool()> awaits_save,
+           std::function<void(const absl::Status&)> end, Times times);
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
   ~EndWatch();
@@ -34,6 +35,7 @@ class EndWatch {
   void Loop();
 
   const std::function<absl::Status()> ended_;
+  const std::function<bool()> awaits_save_;
   const std::function<void(const absl::Status&)> end_;
   const Times times_;
   std::mutex mutex_;
@@ -43,9 +45,11 @@ class EndWatch {
 };
 
 // When a person ends the job of the session, and the rank has not ended two seconds later, because
-// it waits for a rank that hangs: prints the reason and ends the process. The job's memory is gone
-// then, so there is nothing to save. The session outlives the result.
-EndWatch ExitAtEnd(const Session& session, std::function<void(const std::string&)> write_stderr);
+// it waits for a rank that hangs: prints the reason and ends the process. While the rank awaits a
+// save, whose files may be complete but for the disk, it gets `save` longer. The session outlives
+// the result.
+EndWatch ExitAtEnd(const Session& session, std::function<bool()> awaits_save, absl::Duration save,
+                   std::function<void(const std::string&)> write_stderr);
 
 }  // namespace geminid::trainer
 

@@ -145,9 +145,9 @@ absl::Status Engine::Refuse(const Session& session, Account account, uint64_t by
   if (tenant_free < left) {
     refusal.limit = absl::StrCat("tenant ", tenant, " may have ",
                                  base::FormatBytes(quota_.LimitBytes(tenant, account)));
-    refusal.advice =
-        absl::StrCat("end another job of ", tenant, ", ask for less, or raise ",
-                     LimitName(account.tier), " of its quota in the daemon's configuration");
+    refusal.advice = absl::StrCat(alone ? "" : absl::StrCat("end another job of ", tenant, ", "),
+                                  "ask for less, or raise ", LimitName(account.tier),
+                                  " of its quota in the daemon's configuration");
   } else if (left < totals.free_bytes) {
     refusal.limit =
         absl::StrCat("of ", base::FormatBytes(totals.free_bytes), " free, ",

@@ -165,8 +165,8 @@ inline constexpr double kLeastDiskLifeDays = 365;
 
 struct TierPlan {
   Decisions decisions;
-  // False if some tier lacks space. Then `lacking` says how much, and times, traffic and the device
-  // plan are empty.
+  // False if some tier lacks space. Then `lacking` says how much, and EvaluateDecisions leaves
+  // times, traffic and the device plan empty.
   bool fits = false;
   std::array<std::uint64_t, kNumTiers> lacking = {};
 

@@ -46,8 +46,6 @@ void GeluBackwardLoop(const T* dy, const T* x, size_t count, T* dx) {
   }
 }
 
-void GeluForwardFloat(const float* x, size_t count, float* y) { GeluForwardLoop(x, count, y); }
-
 }  // namespace HWY_NAMESPACE
 }  // namespace geminid::kernels
 HWY_AFTER_NAMESPACE();

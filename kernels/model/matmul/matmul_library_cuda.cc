@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/model/matmul/checks.h"
-#include "kernels/runtime/common/float16.h"
 #include "kernels/runtime/simd/arguments.h"
 
 namespace geminid::kernels {

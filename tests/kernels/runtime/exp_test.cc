@@ -1,4 +1,5 @@
-// The exponential that every softmax and sigmoid uses, on every instruction set.
+// How loops are called, and the exponential that every softmax and sigmoid uses, on every
+// instruction set.
 #include "kernels/runtime/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,14 +12,18 @@
 #include <limits>
 #include <vector>
 
+#include "base/max_isa.h"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/runtime/simd/f32x16-inl.h"
+#include "kernels/runtime/simd/highway_limit.h"
 #include "tests/kernels/for_each_target.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
+
+int64_t Target() { return HWY_TARGET; }
 
 void ExpAll(const float* x, size_t count, float* y) {
   for (size_t i = 0; i < count; i += kWidth) StoreN(Exp(LoadN(x + i, count - i)), y + i, count - i);
@@ -34,8 +39,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace geminid::kernels {
-HWY_EXPORT(ExpAll);
-HWY_EXPORT(RoundAll);
 namespace {
 
 // Distance in units in the last place of the correctly rounded result.
@@ -44,6 +47,20 @@ double ErrorUlp(float got, double want) {
   const double ulp =
       std::nextafter(std::abs(rounded), std::numeric_limits<float>::infinity()) - std::abs(rounded);
   return std::abs(static_cast<double>(got) - want) / ulp;
+}
+
+// Better targets have lower bits.
+TEST(KernelLoop, OnEachTarget_IsTheBestThatIsAllowed) {
+  int64_t all = 0;
+  ForEachTarget([&] {
+    const int64_t allowed = hwy::SupportedTargets() & HWY_TARGETS;  // that have code
+    const int64_t target = GEMINID_KERNEL_LOOP(Target)();
+    EXPECT_EQ(target, allowed & -allowed);
+    all |= allowed;
+  });
+  const int64_t best = GEMINID_KERNEL_LOOP(Target)();
+  EXPECT_EQ(best, all & -all);
+  EXPECT_EQ(best & HighwayTargetsAbove(base::MaxIsa().value_or(base::Isa::kAmx)), 0);
 }
 
 TEST(Exp, WholeRange_WithinOneUlp) {
@@ -55,7 +72,7 @@ TEST(Exp, WholeRange_WithinOneUlp) {
   }
   std::vector<float> y(x.size());
   ForEachTarget([&] {
-    HWY_DYNAMIC_DISPATCH(ExpAll)(x.data(), x.size(), y.data());
+    GEMINID_KERNEL_LOOP(ExpAll)(x.data(), x.size(), y.data());
     double worst = 0;
     for (size_t i = 0; i < x.size(); ++i) {
       const double want = std::exp(static_cast<double>(x[i]));
@@ -72,10 +89,10 @@ TEST(Exp, SpecialValues_Exact) {
   const std::vector<float> want = {1.0F, 1.0F, infinity, 0.0F, infinity, infinity, 0.0F, 0.0F};
   std::vector<float> y(x.size());
   ForEachTarget([&] {
-    HWY_DYNAMIC_DISPATCH(ExpAll)(x.data(), x.size(), y.data());
+    GEMINID_KERNEL_LOOP(ExpAll)(x.data(), x.size(), y.data());
     EXPECT_EQ(y, want);
     const float nan = std::nanf("");
-    HWY_DYNAMIC_DISPATCH(ExpAll)(&nan, 1, y.data());
+    GEMINID_KERNEL_LOOP(ExpAll)(&nan, 1, y.data());
     EXPECT_TRUE(std::isnan(y[0]));
   });
 }
@@ -89,7 +106,7 @@ TEST(BFloat16Store, AllUpperHalvesNearEveryTie_RoundsAsTheScalarType) {
   }
   std::vector<BFloat16> y(x.size());
   ForEachTarget([&] {
-    HWY_DYNAMIC_DISPATCH(RoundAll)(x.data(), x.size(), y.data());
+    GEMINID_KERNEL_LOOP(RoundAll)(x.data(), x.size(), y.data());
     for (size_t i = 0; i < x.size(); ++i) {
       ASSERT_EQ(y[i].bits, BFloat16::FromFloat(x[i]).bits) << std::bit_cast<uint32_t>(x[i]);
     }

@@ -11,13 +11,16 @@ namespace {
 
 constexpr EndWatch::Times kAtOnce = {.pause = absl::ZeroDuration()};
 
+bool NoSave() { return false; }
+absl::Status Ended() { return absl::CancelledError("as asked"); }
+
 TEST(EndWatch, OfARunThatIsToEndAtTheThirdQuestion_TellsItOnce) {
   std::atomic<int> asked = 0, told = 0;
   absl::Notification ended;
   absl::Status why;
   {
     const EndWatch watch(
-        [&] { return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("as asked"); },
+        [&] { return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("as asked"); }, NoSave,
         [&](const absl::Status& status) {
           why = status;
           if (++told == 1) ended.Notify();
@@ -40,7 +43,7 @@ TEST(EndWatch, ThatIsDestroyedWhileNobodyEndsTheRun_TellsNothing) {
           asked.Notify();
           return absl::OkStatus();
         },
-        [&](const absl::Status&) { told = true; }, {.pause = absl::Hours(1)});
+        NoSave, [&](const absl::Status&) { told = true; }, {.pause = absl::Hours(1)});
     asked.WaitForNotification();
   }
   EXPECT_FALSE(told);
@@ -54,13 +57,31 @@ TEST(EndWatch, ThatIsDestroyedWithinTheGraceTime_TellsNothing) {
     const EndWatch watch(
         [&] {
           asked.Notify();
-          return absl::CancelledError("as asked");
+          return Ended();
         },
-        [&](const absl::Status&) { told = true; },
+        NoSave, [&](const absl::Status&) { told = true; },
         {.pause = absl::ZeroDuration(), .grace = absl::Hours(1)});
     asked.WaitForNotification();
   }
   EXPECT_FALSE(told);
+}
+
+TEST(EndWatch, OfARankThatAwaitsASave_TellsWhenTheSaveIsOver) {
+  std::atomic<int> asked = 0;
+  absl::Notification ended;
+  const EndWatch watch(
+      Ended, [&] { return ++asked < 3; }, [&](const absl::Status&) { ended.Notify(); },
+      {.pause = absl::ZeroDuration(), .save = absl::Hours(1)});
+  ended.WaitForNotification();
+  EXPECT_EQ(asked, 3);
+}
+
+TEST(EndWatch, OfARankWhoseSaveHangs_TellsAfterTheTimeOfASave) {
+  absl::Notification ended;
+  const EndWatch watch(
+      Ended, [] { return true; }, [&](const absl::Status&) { ended.Notify(); },
+      {.pause = absl::ZeroDuration(), .save = absl::Milliseconds(1)});
+  ended.WaitForNotification();
 }
 
 }  // namespace

@@ -89,6 +89,7 @@ void UseTrainersNumber(PlanAnswer* answer) {
               .sharing_ranks = job.ranks,
               .whole_matrices = job.optimizer.options.kind == kernels::OptimizerKind::kMuon});
   answer->trainer_device_bytes = bytes;
+  if (!job.recomputes()) return;  // the number is that of a run that recomputes
   // The number does not cover the host, nor a device with that much memory.
   const planner::TierBytes& host =
       answer->forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];

@@ -38,7 +38,7 @@ struct ComparedAnswer {
 
 std::string ComparedText(const ComparedAnswer& answer, const Style& style);
 
-// "kept", "recomputed" or "planned".
+// "kept", "recomputed" or "offloaded".
 const char* ActivationsName(forecast::Activations activations);
 
 }  // namespace geminid::ctl

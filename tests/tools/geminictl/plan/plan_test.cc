@@ -54,6 +54,22 @@ TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
   EXPECT_EQ(outcome.err, "");
 }
 
+// What fits where activations are computed again may not fit where they are kept or offloaded.
+TEST(Plan, DeviceMemoryThatIsProposed_FitsTheActivationsThatWereAskedFor) {
+  for (const char* activations : {"offload", "keep"}) {
+    SCOPED_TRACE(activations);
+    const std::vector<std::string> job = {"--model",   "gpt2-3m",        "--batch", "32",
+                                          "--json",    "--host-memory",  "1GiB",    "--activations",
+                                          activations, "--device-memory"};
+    const Outcome small = RunPlan(With(job, {"6MiB"}));
+    ASSERT_EQ(small.code, base::kExitResourceExhausted) << small.err;
+    const JsonValue answer = Parse(small);
+    const JsonValue& change = At(answer, "changes").items.at(0);
+    ASSERT_EQ(At(change, "change").text, "device_bytes");
+    EXPECT_EQ(RunPlan(With(job, {At(change, "to").text})).code, base::kExitOk);
+  }
+}
+
 // One machine's link is faster than its processor's memory, and the other one's is slower.
 TEST(Plan, WhereStreamingWouldPay_SaysByHowMuch) {
   const std::vector<std::string> job = {"--model", "opt-6.7b", "--host-memory",

@@ -46,6 +46,8 @@ SCHEDULES = {
     "CosineAnnealingLR": cosine,
     "StepLR": lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5),
     "LambdaLR": lambda optimizer: torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
+    "LambdaLR of NumPy": lambda optimizer: torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: 0.5 * (1 + numpy.cos(numpy.pi * step / 9))),
     "MultiStepLR": lambda optimizer: torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4], gamma=0.5),
 }
 
@@ -164,3 +166,21 @@ def test_rates_that_are_tensors_or_numbers_of_numpy_come_back(tmp_path):
         assert float(optimizer.param_groups[0]["lr"]) == float(rate)
         assert optimizer.param_groups[0]["betas"] == (0.8, 0.9)
         assert not isinstance(rate, torch.Tensor) or held is optimizer.param_groups[0]["lr"]
+
+
+def test_weights_and_state_alone_are_loaded_into_an_optimizer_with_another_momentum(tmp_path):
+    model, optimizer, scheduler = batch_normed(cosine)
+    train_batch_normed(model, optimizer, scheduler, range(3))
+    geminid.torch.save(model, tmp_path, scheduler)
+    saved = {name: value.clone() for name, value in model.state_dict().items() if "running" not in name and "num_" not in name}
+    fresh = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+    other, one_group = geminid.torch.prepare(fresh, torch.optim.AdamW(fresh.parameters(), lr=0.3, betas=(0.8, 0.9)),
+                                             device_memory="448KiB")
+    with pytest.raises(errors.Refused, match="settings=False"):
+        geminid.torch.load(other, tmp_path)
+    with pytest.raises(errors.Refused, match="loads none"):
+        geminid.torch.load(other, tmp_path, scheduler, settings=False)
+    geminid.torch.load(other, tmp_path, settings=False)
+    loaded = other.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in saved.items())
+    assert one_group.param_groups[0]["lr"] == 0.3 and other[1].num_batches_tracked == 0

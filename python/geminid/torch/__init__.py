@@ -59,15 +59,17 @@ def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *objects: Stat
         raise
 
 
-def load(model: _torch.nn.Module, folder: str | os.PathLike[str], *objects: Stateful) -> int:
+def load(model: _torch.nn.Module, folder: str | os.PathLike[str], *objects: Stateful, settings: bool = True) -> int:
     """Loads the newest checkpoint in `folder`, or `folder` itself, and returns its data_position. All ranks must call it
     right after prepare. Their number may differ from the number that saved.
 
     objects: those that were given to ``save``, in the same order; none: their states are not loaded. A scheduler must be
         made before.
 
-    Raises NotFound if there is no checkpoint, and FailedPrecondition, DataLoss or Refused if its parameters, buffers, groups
-    or objects are others; nothing has changed then. Warns if the checkpoint has weights and the optimizer's state alone, as
+    settings: False loads the weights and the optimizer's state alone: into other groups, say, or with another momentum.
+
+    Raises NotFound if there is no checkpoint, and FailedPrecondition or Refused if its parameters, buffers, groups or
+    objects are others; nothing has changed then. After DataLoss some values are the checkpoint's: load another one. Warns if the checkpoint has weights and the optimizer's state alone, as
     those of geminid-train; learning rates and buffers then stay what they are."""
     keeper = keeper_of(model)
     keeper.check_closed("geminid.torch.load")
@@ -77,8 +79,11 @@ def load(model: _torch.nn.Module, folder: str | os.PathLike[str], *objects: Stat
     except GeminidError:
         keeper.engine.load(folder)  # raises on all ranks, also if this rank alone does not see the folder
         raise
-    rest = _torch_state.TorchState(checkpoint, keeper, model, objects)
+    if objects and not settings:
+        raise Refused("geminid.torch.load was given objects and settings=False, which loads none; leave out one of the two")
+    rest = _torch_state.TorchState(checkpoint, keeper, model, objects) if settings else None
     position = int(keeper.engine.load(checkpoint))
     keeper.loaded()
-    rest.put_in_place()
+    if rest is not None:
+        rest.put_in_place()
     return position

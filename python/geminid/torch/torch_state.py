@@ -3,6 +3,7 @@ schedulers. It is the file torch.pt in the checkpoint's folder, which ``torch.lo
 
 from __future__ import annotations
 
+import collections
 import io
 import os
 import pathlib
@@ -19,6 +20,7 @@ from geminid.torch.resume import Stateful, persistent_buffers
 
 FILE = "torch.pt"
 _VERSION = 1
+_DICTIONARIES = (dict, collections.OrderedDict)
 
 
 def _buffers(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -42,10 +44,20 @@ def _why_unreadable(part: Any) -> str:
     return ""
 
 
+def _plain(value: Any) -> Any:
+    """Returns the value with Python's numbers in place of NumPy's, which ``torch.load`` does not read. A rate that a
+    script computes by NumPy is one."""
+    if isinstance(value, dict):
+        return type(value)((key, _plain(item)) for key, item in value.items()) if type(value) in _DICTIONARIES else value
+    if type(value) in (list, tuple):
+        return type(value)(_plain(item) for item in value)
+    is_number = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_number else value
+
+
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a group's settings. Numbers of NumPy become Python's."""
-    return {name: value.item() if hasattr(value, "item") and not isinstance(value, torch.Tensor) else value
-            for name, value in group.items() if name not in ("params", "param_names")}
+    """Returns a group's settings."""
+    return {name: _plain(value) for name, value in group.items() if name not in ("params", "param_names")}
 
 
 def _readable_settings(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -77,7 +89,7 @@ def encoded(keeper: Any, model: torch.nn.Module, objects: Sequence[Stateful]) ->
     optimizer = keeper.optimizer()
     members = [] if optimizer is None else optimizer.param_groups
     groups = [{"parameters": _members(group), "settings": settings} for group, settings in zip(members, _readable_settings(members))]
-    states = [(type(each).__name__, each.state_dict()) for each in _without_own(model, objects)]
+    states = [(type(each).__name__, _plain(each.state_dict())) for each in _without_own(model, objects)]
     for name, state in states:
         reason = _why_unreadable(state)
         if reason:
@@ -147,11 +159,12 @@ class TorchState:
             mine = settings.get(tuple(sorted(_members(group))))
             if mine is None:
                 raise Refused(f"group {number} of the optimizer, with '{_members(group)[0]}', has other parameters than each of the "
-                              f"{len(saved)} groups in the checkpoint; nothing was loaded. Make the groups that were saved")
+                              f"{len(saved)} groups in the checkpoint; nothing was loaded. Make the groups that were saved, or give geminid.torch.load "
+                              "settings=False")
             fixed = fixed_options(self._optimizer._kind, {**group, **mine})
             if fixed != self._optimizer._fixed:
                 raise Refused(f"the optimizer was prepared with {self._optimizer._fixed}, and the checkpoint has {fixed}; nothing was "
-                              "loaded. Make the optimizer with the settings of the checkpoint")
+                              "loaded. Make the optimizer with the settings of the checkpoint, or give geminid.torch.load settings=False")
             found.append(mine)
         return found
 

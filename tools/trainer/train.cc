@@ -86,7 +86,10 @@ class RankTrainer {
     if (status.ok()) return end_->how();
     if (context_.on_failure) context_.on_failure(status);
     if (rank_.session != nullptr && context_.restarts.keeps()) rank_.session->LeaveToSuccessor();
-    rank_.world->Abort(absl::StrCat("rank ", rank(), ": ", std::string(status.message())));
+    // Ranks that wait in either learn why, and not only that this one has left.
+    const std::string why = absl::StrCat("rank ", rank(), ": ", std::string(status.message()));
+    rank_.world->Abort(why);
+    if (rank_.sums != nullptr) rank_.sums->Abort(why);
     return status;
   }
 

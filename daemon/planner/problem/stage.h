@@ -1,10 +1,9 @@
 #ifndef GEMINID_DAEMON_PLANNER_PROBLEM_STAGE_H_
 #define GEMINID_DAEMON_PLANNER_PROBLEM_STAGE_H_
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
-
-#include "daemon/planner/problem/enum_set.h"
 
 namespace geminid::planner {
 
@@ -27,7 +26,20 @@ enum class Stage : std::uint8_t {
 };
 inline constexpr std::size_t kNumStages = 13;
 
-using StageSet = EnumSet<Stage, kNumStages>;
+class StageSet {
+ public:
+  StageSet() = default;
+  explicit StageSet(Stage only) { bits_.set(static_cast<std::size_t>(only)); }
+  StageSet With(Stage stage) const {
+    StageSet set = *this;
+    set.bits_.set(static_cast<std::size_t>(stage));
+    return set;
+  }
+  bool Has(Stage stage) const { return bits_.test(static_cast<std::size_t>(stage)); }
+
+ private:
+  std::bitset<kNumStages> bits_;
+};
 
 }  // namespace geminid::planner
 
